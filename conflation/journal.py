@@ -21,6 +21,10 @@ class Log:
 
     Frames leave only at the old end, so a place is found by bisection, and messages and bytes
     after a position are a subtraction.
+
+    Attributes:
+        dropped_through: the offset of the newest frame that has left; 0 for none.
+        dropped_ms: its time; None where it is unknown, as after a restart.
     """
 
     def __init__(self, size_of: Callable[[Frame], int] | None = None) -> None:
@@ -33,6 +37,7 @@ class Log:
         self._bytes_total = 0  # of all frames ever, and of those that the lists have lost
         self._bytes_lost = 0
         self.dropped_through = 0
+        self.dropped_ms: int | None = None
 
     def __len__(self) -> int:
         return len(self._frames) - self._start
@@ -40,7 +45,7 @@ class Log:
     def __deepcopy__(self, memo: object) -> Log:
         # Frames are shared; the list is not, as each side drops its own old end.
         twin = Log(self._size_of)
-        twin.dropped_through = self.dropped_through
+        twin.dropped_through, twin.dropped_ms = self.dropped_through, self.dropped_ms
         twin.extend(self.after(self.dropped_through))
         return twin
 
@@ -84,7 +89,9 @@ class Log:
         """Drop everything up to an offset."""
         start = self._index_after(offset)
         if start > self._start:
-            self.dropped_through = self._frames[start - 1].offset
+            newest_gone = self._frames[start - 1]
+            self.dropped_through = newest_gone.offset
+            self.dropped_ms = newest_gone.timestamp_ms
             # Freed with the publish that drops them: `_compact` would free half the log at once.
             self._frames[self._start : start] = [_DROPPED] * (start - self._start)
             self._start = start

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from tidegate.conflation.frame import Batch
 from tidegate.conflation.lanes.cohort import Cohort
+from tidegate.conflation.subscription import NotFound
 
 
 class CloseReason(StrEnum):
@@ -74,7 +75,8 @@ class Resumed:
     """The mode in which a bookmark is continued, with the messages and time since it.
 
     The time is None where it is unknown. `bookmark` is the client's position if no row follows
-    that would carry one.
+    that would carry one. `not_found` is what stands in for a start that is gone, None if it is
+    there.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Resumed:
     gap_messages: int | None
     gap_ms: int | None = None
     bookmark: str = ""
+    not_found: NotFound | None = None
 
 
 @dataclass(frozen=True, slots=True)

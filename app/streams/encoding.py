@@ -280,6 +280,7 @@ def _resumed(output: Resumed, closed: str | None) -> dict[str, object]:
         "mode": output.mode,
         "gap_messages": output.gap_messages,
         "gap_ms": output.gap_ms,
+        "not_found": output.not_found,
         "closed": closed,
     }
 

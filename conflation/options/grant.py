@@ -317,8 +317,11 @@ def _replay(options: Options) -> Replay | None:
     if options.bookmark is None or options.bookmark == NOW:  # then there is nothing to replay
         return None
     start = None if isinstance(options.bookmark, str) else options.bookmark
-    # The journal's beginning and a time are always found.
-    not_found = options.bookmark_not_found if isinstance(start, Bookmark) else NotFound.NOW
+    not_found = options.bookmark_not_found
+    # The journal's beginning is always found. For a time that is gone all that is kept stands in,
+    # unless it has to be found.
+    if start is None or (isinstance(start, int) and not_found is not NotFound.FAIL):
+        not_found = NotFound.NOW
     rate = None if options.rate is None else replace(options.rate, max_gap_ns=options.rate_max_gap)
     return Replay(start, not_found, rate)
 

@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from tidegate.conflation.boards.board import Pair
 from tidegate.conflation.definition import CONFLATING, queue_rules
+from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame, Receipt, receipt_of
 from tidegate.conflation.lanes.lane import all_shown, shown_as
 from tidegate.conflation.lanes.member import Backlog
@@ -89,12 +90,9 @@ def replay_start(topic: Topic, replay: Replay) -> int | None:
     if start is None:
         return topic.beginning
     if isinstance(start, int):
-        if topic.archived is not None and topic.is_in_archive(start):
-            return topic.archived.start_at(start)
-        # A bisection would need times that never step back; the wall clock does.
-        newest_first = reversed(topic.journal.after(0))
-        older = (frame.offset for frame in newest_first if frame.timestamp_ms < start)
-        return next(older, topic.journal.dropped_through)
+        if replay.not_found is NotFound.FAIL and not topic.reaches_time(start):
+            raise BookmarkExpired("the journal does not reach back to this time")
+        return topic.start_at(start)
     if topic.reaches(start):
         return start.offset
     if replay.not_found is NotFound.FAIL:
@@ -102,10 +100,16 @@ def replay_start(topic: Topic, replay: Replay) -> int | None:
     return None if replay.not_found is NotFound.NOW else topic.beginning
 
 
-def is_found(topic: Topic, subscription: Subscription) -> bool:
-    """Return whether a bookmark subscription begins where it asked to."""
-    start = None if subscription.replay is None else subscription.replay.start
-    return not isinstance(start, Bookmark) or topic.reaches(start)
+def stand_in(topic: Topic, replay: Replay | None) -> NotFound | None:
+    """Return what stands in for the start of a bookmark subscription; None where it is found.
+
+    A time asks for what there is since then: all that is kept, and never a snapshot.
+    """
+    if replay is None or replay.start is None:
+        return None
+    if isinstance(replay.start, int):
+        return None if topic.reaches_time(replay.start) else NotFound.EPOCH
+    return None if topic.reaches(replay.start) else replay.not_found
 
 
 def _needs_whole(lane_id: LaneId) -> bool:
@@ -216,7 +220,11 @@ def _resumed(subscriber: Subscriber, bookmark: Bookmark, limits: QueueLimits) ->
 
 
 def _continued(
-    subscriber: Subscriber, mode: ResumeMode, bookmark: Bookmark, rows: RowBuild
+    subscriber: Subscriber,
+    mode: ResumeMode,
+    bookmark: Bookmark,
+    rows: RowBuild,
+    replay: Replay | None = None,
 ) -> RowCursor:
     """Return how a bookmark is continued with these rows, and how much was missed since."""
     topic = subscriber.topic
@@ -225,7 +233,8 @@ def _continued(
     gap_ms = None if gap is None else topic.recorded_ms_since(bookmark.offset)
     # A bookmark of the future, from a store that has lost its end, says nothing of what is missed.
     gap = gap if gap is None or gap >= 0 else None
-    resumed = Resumed(subscriber.member.name, topic.name, mode, gap, gap_ms)
+    not_found = None if replay is None else stand_in(topic, replay)
+    resumed = Resumed(subscriber.member.name, topic.name, mode, gap, gap_ms, not_found=not_found)
     return _cursor(subscriber, rows, resumed, is_snapshot=mode is ResumeMode.SNAPSHOT)
 
 
@@ -235,13 +244,16 @@ def _replay(subscriber: Subscriber, replay: Replay, now: Instant) -> RowCursor:
     if start is None:
         assert isinstance(replay.start, Bookmark), "all else is found"
         rows = RowBuild(snapshot_rows(topic, subscription))
-        return _continued(subscriber, ResumeMode.SNAPSHOT, replay.start, rows)
+        return _continued(subscriber, ResumeMode.SNAPSHOT, replay.start, rows, replay)
     if start < topic.journal.dropped_through:
         cursor = _from_archive(subscriber, start)
     else:
         rows = replayed(topic, subscription.lane_id, start)
-        gap = topic.head - start if is_found(topic, subscription) else None
-        resumed = Resumed(subscriber.member.name, topic.name, ResumeMode.REPLAY, gap)
+        not_found = stand_in(topic, replay)
+        gap = topic.head - start if not_found is None else None
+        resumed = Resumed(
+            subscriber.member.name, topic.name, ResumeMode.REPLAY, gap, not_found=not_found
+        )
         cursor = _cursor(subscriber, rows, resumed)
     cursor.pacing = None if replay.rate is None else Pacing(replay.rate, now)
     return cursor
@@ -252,9 +264,12 @@ def _from_archive(subscriber: Subscriber, start: int) -> RowCursor:
     topic, subscription = subscriber.topic, subscriber.member.subscription
     replay = subscription.replay
     since_ms = None if replay is None or not isinstance(replay.start, int) else replay.start
-    is_exact = since_ms is None and is_found(topic, subscription)
+    not_found = None if subscription.resume is not None else stand_in(topic, replay)
+    is_exact = since_ms is None and not_found is None
     gap = topic.head - start if is_exact else None
-    resumed = Resumed(subscriber.member.name, topic.name, ResumeMode.REPLAY, gap)
+    resumed = Resumed(
+        subscriber.member.name, topic.name, ResumeMode.REPLAY, gap, not_found=not_found
+    )
     cursor = _cursor(subscriber, (), resumed)
     cursor.through = start
     subscriber.history = HistoryReplay(

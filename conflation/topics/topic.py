@@ -390,6 +390,37 @@ class Topic:
         is_ours = self.place(bookmark).epoch == self.epoch
         return is_ours and self.beginning <= bookmark.offset <= self.head
 
+    def reaches_time(self, time_ms: int) -> bool:
+        """Return whether everything since a time is known to be in the journal or an archive.
+
+        Args:
+            time_ms: milliseconds since 1970.
+        """
+        if self.beginning == 0:
+            return True
+        archived = self.archived
+        if archived is not None and self.beginning < self.journal.dropped_through:
+            return bool(archived.stamps) and archived.stamps[0][0] < time_ms
+        # Of what has left only the newest time is known, and that not after a restart.
+        oldest = self.journal.first
+        times = (None if oldest is None else oldest.timestamp_ms, self.journal.dropped_ms)
+        return any(each is not None and each < time_ms for each in times)
+
+    def start_at(self, time_ms: int) -> int:
+        """Return an offset before all messages at or after a time that are still there.
+
+        It is right before the first of them, unless they begin in an archive.
+
+        Args:
+            time_ms: milliseconds since 1970.
+        """
+        if self.archived is not None and self.is_in_archive(time_ms):
+            return self.archived.start_at(time_ms)
+        # A bisection would need times that never step back; the wall clock does.
+        newest_first = reversed(self.journal.after(0))
+        older = (frame.offset for frame in newest_first if frame.timestamp_ms < time_ms)
+        return next(older, self.journal.dropped_through)
+
     def is_in_archive(self, timestamp_ms: int) -> bool:
         """Return whether messages that are not older than a time may be in the archive alone."""
         first = self.journal.first

@@ -238,7 +238,7 @@ CONTROL = [
         Resumed("s1", "px", ResumeMode.CHANGES, 5),
         (
             b'event: resumed\ndata: {"sub":"s1","topic":"px","mode":"changes",'
-            b'"gap_messages":5,"gap_ms":null,"closed":null}\n\n'
+            b'"gap_messages":5,"gap_ms":null,"not_found":null,"closed":null}\n\n'
         ),
     ),
     (

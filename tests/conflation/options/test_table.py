@@ -164,6 +164,14 @@ GRANTED = [
     ),
     Row("bookmark=epoch,bookmark_not_found=fail", "conflation=none,bookmark=epoch"),
     Row(
+        "bookmark=2025-09-09T19:19Z,bookmark_not_found=epoch",
+        "conflation=none,bookmark=2025-09-09T19:19:00Z",
+    ),
+    Row(
+        "bookmark=2025-09-09T19:19Z,bookmark_not_found=fail",
+        "conflation=none,bookmark=2025-09-09T19:19:00Z,bookmark_not_found=fail",
+    ),
+    Row(
         "bookmark=20250909T171919.976304Z",
         "conflation=none,bookmark=2025-09-09T17:19:19.977Z",
     ),

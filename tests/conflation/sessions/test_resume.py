@@ -15,6 +15,7 @@ from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import Resumed
 from tidegate.conflation.sessions.backfill import overflows
 from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.subscription import NotFound
 from tidegate.keys.merging import Merger
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
@@ -113,6 +114,54 @@ def test_a_bookmark_that_is_not_found_has_a_snapshot_in_its_place(
     driver.publish("c1")
     driver.wait("1s")
     assert driver.received() == ["c1"]
+
+
+TIMES = [  # messages at 1, 2 and 3 ms; the first one is dropped from a history of 2
+    ("00:00:00Z", 9, None, "resumed by replay, gap 3"),
+    ("00:00:00Z", 2, NotFound.EPOCH, "resumed by replay, gap None"),
+    ("00:00:00.001Z", 2, NotFound.EPOCH, "resumed by replay, gap None"),
+    ("00:00:00.002Z", 2, None, "resumed by replay, gap 2"),
+]
+
+
+@rule("resume-3")
+@pytest.mark.parametrize(("time", "history", "not_found", "said"), TIMES)
+def test_a_time_that_the_journal_does_not_reach_back_to(
+    time: str, history: int, not_found: NotFound | None, said: str
+) -> None:
+    """All that is kept follows, and the reader is told; or it is refused."""
+    driver = driver_of("a1 b1 a2", history=history)
+    driver.subscribe(f"bookmark=1970-01-01T{time}", command=None)
+    (resumed, *_) = outputs = driver.take()
+    assert isinstance(resumed, Resumed)
+    assert resumed.not_found is not_found
+    assert described(outputs) == [said, "a1 b1 a2" if history == 9 else "b1 a2"]
+    fails = f"bookmark=1970-01-01T{time},bookmark_not_found=fail"
+    if not_found is None:
+        driver.subscribe(fails, command=None, session="other")
+    else:
+        with pytest.raises(BookmarkExpired, match="does not reach back to this time"):
+            driver.subscribe(fails, command=None, session="other")
+
+
+@rule("resume-3")
+@pytest.mark.parametrize(
+    ("options", "not_found"),
+    [
+        ("bookmark=e9-1", NotFound.NOW),
+        ("bookmark=e9-1,bookmark_not_found=epoch", NotFound.EPOCH),
+        ("bookmark=e1-1", None),
+        ("bookmark=epoch", None),
+    ],
+)
+def test_resumed_says_what_stands_in_for_a_bookmark(
+    options: str, not_found: NotFound | None
+) -> None:
+    driver = driver_of("a1 b1")
+    driver.subscribe(options, command=None)
+    resumed = driver.take()[0]
+    assert isinstance(resumed, Resumed)
+    assert resumed.not_found is not_found
 
 
 @rule("resume-8")

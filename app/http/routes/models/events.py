@@ -15,7 +15,7 @@ from tidegate.conflation.auto import Reason
 from tidegate.conflation.definition import Kind, QueuePolicy
 from tidegate.conflation.frame import RemovalReason
 from tidegate.conflation.outputs import CloseReason, ResumeMode
-from tidegate.conflation.subscription import Command
+from tidegate.conflation.subscription import Command, NotFound
 from tidegate.conflation.tracing.decisions import DecisionKind
 
 
@@ -69,6 +69,10 @@ class ResumedEvent(TypedDict):
     mode: ResumeMode
     gap_messages: int | None
     gap_ms: int | None
+    not_found: Annotated[
+        NotFound | None,
+        Field(description="What stands in for a `bookmark=` that is gone: `bookmark_not_found`"),
+    ]
     closed: Annotated[CloseReason | None, Field(description="Why the previous stream ended")]
 
 
