@@ -257,12 +257,37 @@ class Gateway:
         return self._transport.ask(requests.delete_records(topic, record_key, filter))
 
     def messages(
-        self, topic: str, from_: str = "epoch", limit: int | None = None
+        self,
+        topic: str,
+        from_: str | None = None,
+        limit: int | None = None,
+        *,
+        last: int | None = None,
     ) -> Iterator[bytes]:
-        """Yield envelopes of the journal as JSON texts, after the bookmark `from_`."""
-        return self._transport.lines(
-            f"{topic_path(topic)}/messages", {"from": from_, "limit": limit}
-        )
+        """Yield envelopes of the journal as JSON texts, oldest first, up to the present.
+
+        Args:
+            topic: the topic to read.
+            from_: a bookmark, messages after it; a time (ISO 8601, or milliseconds since 1970 as a
+                text), messages since then; `epoch` or None for the oldest message kept.
+            limit: so many of them at most, up to 100,000; None for all, which are fetched in pages.
+            last: the newest messages, so many, up to 100,000; in place of `from_` and `limit`.
+
+        Raises:
+            GatewayProblem: `bookmark-expired`, where messages since `from_` were trimmed, also
+                between two pages.
+        """
+        path = f"{topic_path(topic)}/messages"
+        query: dict[str, str | int | None] = {"from": from_, "limit": limit, "last": last}
+        if limit is not None or last is not None:
+            yield from self._transport.lines(path, query)
+            return
+        page: requests.JournalPage | None = requests.JournalPage(from_)
+        while page is not None:
+            newest = b""
+            for newest in self._transport.lines(path, page.query):
+                yield newest
+            page = page.following(newest)
 
     def journal(self, topic: str) -> Journal:
         """Return the ends of a topic's journal."""

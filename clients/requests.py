@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 import httpx2
+import msgspec
 
 from tidegate.clients.answers import Fields, Published, TopicsPage, fields_of
 from tidegate.clients.errors import AnswerInvalid
@@ -23,6 +24,7 @@ NDJSON = "application/x-ndjson"
 CREATED, NO_CONTENT, NOT_MODIFIED = 201, 204, 304
 TOPICS_PER_PAGE = 1000  # the gateway's most
 SESSIONS = "/v1/sessions"
+MESSAGES_PER_PAGE = 10_000
 SESSIONS_PER_PAGE = 1000
 
 Result = TypeVar("Result")
@@ -45,6 +47,39 @@ class Request(Generic[Result]):
     read: Callable[[httpx2.Response], Result]
     given: Mapping[str, Any] = field(default_factory=dict)
     takes_effect_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JournalPage:
+    """A page of a topic's journal; the journal is read once a page is empty.
+
+    Attributes:
+        start: a bookmark, a time or `epoch`; None for the oldest message kept.
+    """
+
+    start: str | None
+
+    @property
+    def query(self) -> dict[str, str | int | None]:
+        """The query of its request."""
+        return {"from": self.start, "limit": MESSAGES_PER_PAGE}
+
+    def following(self, newest: bytes) -> JournalPage | None:
+        """Return the next page, after the last line of this one; None if this one has no line.
+
+        Raises:
+            AnswerInvalid: the line is no envelope.
+        """
+        if not newest:
+            return None
+        try:
+            return JournalPage(msgspec.json.decode(newest, type=_Placed).bookmark)
+        except msgspec.DecodeError:
+            raise AnswerInvalid("a message of the journal is no envelope") from None
+
+
+class _Placed(msgspec.Struct):
+    bookmark: str
 
 
 @dataclass(frozen=True, slots=True)

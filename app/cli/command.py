@@ -34,6 +34,7 @@ MODULES = {
     "publish": "publish",
     "subscribe": "subscribe",
     "sow": "subscribe",
+    "messages": "subscribe",
     "delete": "publish",
     "explain": "subscribe",
     "topics": "administration",

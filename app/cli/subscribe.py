@@ -1,4 +1,4 @@
-"""`tidegate subscribe`, `sow` and `explain`: read a topic, or ask what reading it would give."""
+"""`tidegate subscribe`, `sow`, `messages`, `explain`: read a topic, or ask what that would give."""
 
 from __future__ import annotations
 
@@ -180,6 +180,39 @@ def sow(
             # Bytes as they came: decoding would change a number's spelling, or fail on a locale.
             with writing_output():
                 sys.stdout.buffer.write(record + b"\n")
+    return DONE
+
+
+@click.command(
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate messages prices --last 5\n"
+        "  tidegate messages prices --from 2026-11-21T21:37:10Z | jq .value"
+    )
+)
+@topic_argument
+@click.option(
+    "--from",
+    "from_",
+    metavar="PLACE",
+    help="After a bookmark, or since a time: 2026-11-21T21:37:10Z (default: the oldest kept).",
+)
+@click.option("--limit", metavar="N", type=COUNT, help="Print at most N messages.")
+@click.option(
+    "--last", metavar="N", type=COUNT, help="Print the newest N, without --from and --limit."
+)
+@gateway_option
+def messages(
+    topic: str, from_: str | None, limit: int | None, last: int | None, gateway: str
+) -> int:
+    """Print the messages that the journal keeps, oldest first, up to the present.
+
+    The output is NDJSON: an envelope for each message or removal, with its time and its bookmark.
+    """
+    with connect(gateway) as client:
+        for envelope in client.messages(topic, from_, limit, last=last):
+            with writing_output():
+                sys.stdout.buffer.write(envelope + b"\n")
     return DONE
 
 

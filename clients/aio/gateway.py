@@ -154,12 +154,27 @@ class AsyncGateway:
         """Delete the record of a key, or all that match a filter; see `Gateway.delete_records`."""
         return await self._transport.ask(requests.delete_records(topic, record_key, filter))
 
-    def messages(
-        self, topic: str, from_: str = "epoch", limit: int | None = None
+    async def messages(
+        self,
+        topic: str,
+        from_: str | None = None,
+        limit: int | None = None,
+        *,
+        last: int | None = None,
     ) -> AsyncIterator[bytes]:
-        """Yield envelopes of the journal as JSON texts, after the bookmark `from_`."""
+        """Yield envelopes of the journal as JSON texts, oldest first; see `Gateway.messages`."""
         path = f"{topic_path(topic)}/messages"
-        return self._transport.lines(path, {"from": from_, "limit": limit})
+        if limit is not None or last is not None:
+            query = {"from": from_, "limit": limit, "last": last}
+            async for line in self._transport.lines(path, query):
+                yield line
+            return
+        page: requests.JournalPage | None = requests.JournalPage(from_)
+        while page is not None:
+            newest = b""
+            async for newest in self._transport.lines(path, page.query):
+                yield newest
+            page = page.following(newest)
 
     # Subscriptions
 

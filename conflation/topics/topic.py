@@ -370,7 +370,10 @@ class Topic:
     def why_unreachable(self, bookmark: Bookmark) -> BookmarkExpired:
         """Return why a bookmark is no place to continue from."""
         if self.place(bookmark).epoch != self.epoch:
-            return BookmarkExpired("the bookmark is of another epoch of the topic, or of none")
+            return BookmarkExpired(
+                "the topic has no such epoch: the bookmark is of an earlier one, of another topic, "
+                "or is none"
+            )
         if bookmark.offset > self.head:
             return BookmarkExpired("the bookmark is ahead of the topic")
         return BookmarkExpired("the journal does not reach back to this bookmark")

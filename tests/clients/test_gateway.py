@@ -67,6 +67,29 @@ def test_messages_go_in_and_come_out(gateway: Gateway) -> None:
     assert list(gateway.messages("t", from_=published.last)) == []
 
 
+async def test_the_whole_journal_is_read_in_pages(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.clients.requests.MESSAGES_PER_PAGE", 2)
+    published = gateway.publish("log", [b"%d" % number for number in range(5)])
+    places = ((None, [0, 1, 2, 3, 4]), (published.first, [1, 2, 3, 4]), ("2000-01-01", range(5)))
+    for from_, expected in places:
+        found = [json.loads(line)["value"] for line in gateway.messages("log", from_)]
+        async with AsyncGateway(gateway.base_url) as other:
+            lines = [line async for line in other.messages("log", from_)]
+        assert found == [json.loads(line)["value"] for line in lines] == list(expected)
+
+
+async def test_the_newest_messages_are_read(gateway: Gateway) -> None:
+    gateway.publish("log", [b"%d" % number for number in range(5)])
+    assert [json.loads(line)["value"] for line in gateway.messages("log", last=2)] == [3, 4]
+    async with AsyncGateway(gateway.base_url) as other:
+        lines = [line async for line in other.messages("log", last=2)]
+    assert [json.loads(line)["value"] for line in lines] == [3, 4]
+    with pytest.raises(GatewayProblem, match="in place of from and limit"):
+        list(gateway.messages("log", "epoch", last=2))
+
+
 def both(gateway: Gateway, topic: str, **which: Any) -> Iterator[int]:
     """What each client says that it has deleted, after the same messages."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
@@ -70,11 +70,13 @@ from tidegate.app.topics.registry import (
     makes_topics,
 )
 from tidegate.conflation.definition import Kind
+from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.subscription import Shown
 from tidegate.conflation.topics.topic import Topic
-from tidegate.keys.errors import Refusal
+from tidegate.keys.errors import BookmarkInvalid, Refusal, TextInvalid
 from tidegate.keys.text.bookmark import START, Bookmark
+from tidegate.keys.text.time import parse_time
 
 JOURNAL_LIMIT = 1_000
 JOURNAL_LIMIT_MAX = 100_000
@@ -268,11 +270,19 @@ class JournalRange(Parameters):
     start: Annotated[
         str,
         text("bookmark-invalid"),
-        Field(alias="from", description="`epoch`, or a bookmark: messages after it"),
-    ] = "epoch"
+        Field(
+            alias="from",
+            description="`epoch`, a bookmark (messages after it), or a time (messages since then)",
+        ),
+    ] = START
     limit: Annotated[
         int, whole("limit", 1, JOURNAL_LIMIT_MAX), Field(description="1,000 if absent")
     ] = JOURNAL_LIMIT
+    last: Annotated[
+        int | None,
+        whole("last", 1, JOURNAL_LIMIT_MAX),
+        Field(description="The newest messages, so many, in place of `from` and `limit`"),
+    ] = None
 
 
 @router.get(
@@ -289,6 +299,8 @@ async def read_journal(
     request: Request, topic: TopicPath, asked: Annotated[JournalRange, Query()]
 ) -> Response:
     """Return the messages after `from`; `Tidegate-Bookmark` is the `from` of the next page."""
+    if asked.last is not None and len(asked.given()) > 1:
+        raise Refused("options-invalid", "last stands in place of from and limit.")
     quotas = gateway_of(request).quotas
     with ExitStack() as held:
         held.enter_context(quotas.reading(subject_in(request.scope)))
@@ -313,16 +325,16 @@ class HeldAnswer(Response):
 async def _journal(
     gateway: Gateway, subject: Subject | None, name: str, asked: JournalRange
 ) -> StreamingResponse:
-    limit, start = asked.limit, asked.start
+    limit, start = asked.last or asked.limit, _start_of(asked)
     # Another gateway may have made it a moment ago, and this one not have heard of it.
     await gateway.catalog.seek(name)
     kind = gateway.catalog.get(name).document.kind
-    bookmark = None if start == START else Bookmark.parse(start)
-    if bookmark is not None:
-        await gateway.catch_up(name, bookmark, by=subject)
-    held = await _looked_back(gateway, name, bookmark)
+    if isinstance(start, Bookmark):
+        await gateway.catch_up(name, start, by=subject)
+    held = await _looked_back(gateway, name, start)
     writer = EnvelopeWriter(name, held.epoch, "publish", kind=kind, shown=Shown(timestamp=True))
-    seen = held.bookmark(held.beginning) if bookmark is None else bookmark
+    seen = _place_of(start, held)
+    since_ms = start.ms if isinstance(start, Since) else None
     # Only beyond the journal: that is in memory, and the archive is files.
     if gateway.archive and held.reaches(seen) and not held.journal_reaches(seen):
         # The header goes out before the rows are read, so the end of the page is settled first.
@@ -330,28 +342,85 @@ async def _journal(
         # Begun before the header is sent, so that a missing file is still a problem.
         pieces = await begun(gateway.archive.messages(held, kind, seen.offset, through))
         headers = {"Tidegate-Bookmark": str(held.bookmark(through))}
-        return StreamingResponse(_all_lines(writer, pieces), media_type=NDJSON, headers=headers)
-    frames = held.since(bookmark, limit)
+        lines = _all_lines(writer, pieces, since_ms)
+        return StreamingResponse(lines, media_type=NDJSON, headers=headers)
+    frames = held.since(seen, limit)
     # Where nothing followed, the reader goes on from where it asked.
-    last = frames[-1].offset if frames else held.head if start == START else None
-    headers = {"Tidegate-Bookmark": start if last is None else str(held.bookmark(last))}
+    end = held.bookmark(frames[-1].offset) if frames else seen
+    headers = {"Tidegate-Bookmark": str(end)}
     return StreamingResponse(_lines(writer, frames), media_type=NDJSON, headers=headers)
 
 
-async def _looked_back(gateway: Gateway, name: str, bookmark: Bookmark | None) -> Topic:
+class Since(NamedTuple):
+    """A start of the journal: messages that are not older than a time, milliseconds since 1970."""
+
+    ms: int
+
+
+class Newest(NamedTuple):
+    """A start of the journal: before the newest messages, so many."""
+
+    messages: int
+
+
+JournalStart = Bookmark | Since | Newest | None
+
+
+def _start_of(asked: JournalRange) -> JournalStart:
+    """Return where to begin; None for the beginning.
+
+    Raises:
+        Refused: bookmark-invalid.
+    """
+    if asked.last is not None:
+        return Newest(asked.last)
+    if asked.start == START:
+        return None
+    with suppress(BookmarkInvalid):
+        return Bookmark.parse(asked.start)
+    try:
+        return Since(parse_time(asked.start))
+    except TextInvalid as error:
+        detail = f"from is epoch, a bookmark (the id of an event, unchanged) or a time: {error}."
+        raise Refused("bookmark-invalid", detail) from None
+
+
+def _place_of(start: JournalStart, held: Topic) -> Bookmark:
+    """Return the place after which to begin.
+
+    Raises:
+        BookmarkExpired: what was published since a time may be gone.
+    """
+    match start:
+        case None:
+            return held.bookmark(held.beginning)
+        case Newest(messages):
+            return held.bookmark(max(held.beginning, held.head - messages))
+        case Since(time_ms):
+            if not held.reaches_time(time_ms):
+                raise BookmarkExpired("the journal does not reach back to this time")
+            return held.bookmark(held.start_at(time_ms))
+    return start
+
+
+async def _looked_back(gateway: Gateway, name: str, start: JournalStart) -> Topic:
     """Return the topic, with what an archive has of it where its journal is not enough."""
     topic = gateway.driver.engine.topic(name)
     # Asking the archive lists a folder; a reader that follows the journal never causes it.
-    if bookmark is None or not topic.journal_reaches(bookmark):
+    if not isinstance(start, Bookmark) or not topic.journal_reaches(start):
         await gateway.look_back(name)
     return gateway.driver.engine.topic(name)
 
 
 async def _all_lines(
-    writer: EnvelopeWriter, pieces: AsyncIterator[Sequence[Frame]]
+    writer: EnvelopeWriter, pieces: AsyncIterator[Sequence[Frame]], since_ms: int | None
 ) -> AsyncIterator[bytes]:
     async for frames in pieces:
-        async for lines in _lines(writer, frames):
+        # An archive is looked up by piece, so its first one may begin before the time.
+        wanted = frames
+        if since_ms is not None and frames[0].timestamp_ms < since_ms:
+            wanted = [frame for frame in frames if frame.timestamp_ms >= since_ms]
+        async for lines in _lines(writer, wanted):
             yield lines
 
 

@@ -55,6 +55,19 @@ async def heard(stream: Stream, count: int) -> list[int]:
 
 
 @rule("archive-5")
+async def test_messages_since_a_time_and_the_newest_come_from_the_archive(tmp_path: Path) -> None:
+    async with running_gateway(archive=str(tmp_path)) as running:
+        await running.topic(**SHORT)
+        await kept_in_steps(running, tmp_path, *EIGHT)
+        _, whole, _ = await read(running, "epoch")
+        for line in whole:
+            _, lines, _ = await read(running, str(line["timestamp"]))
+            assert lines == [it for it in whole if it["timestamp"] >= line["timestamp"]]
+        answer = await running.http.get("/v1/topics/px/messages?last=5")
+        assert numbers([json.loads(line) for line in answer.text.splitlines()]) == [4, 5, 6, 7, 8]
+
+
+@rule("archive-5")
 async def test_the_journal_reaches_back_into_the_archive(tmp_path: Path) -> None:
     """In pages of any size, contiguous over the seam."""
     async with running_gateway(archive=str(tmp_path)) as running:

@@ -48,6 +48,20 @@ def test_for_so_long(prices: Gateway) -> None:
     assert time.monotonic() - started_at >= 1
 
 
+def test_the_journal_is_printed_from_a_place_or_from_its_end(prices: Gateway) -> None:
+    def printed(*arguments: str) -> list[str]:
+        ended = call("messages", "prices", *arguments, "--gateway", prices.base_url)
+        assert (ended.code, ended.err) == (0, "")
+        return [json.loads(line)["key"][0] for line in ended.out.splitlines()]
+
+    assert printed() == ["A", "B", "C"]
+    assert printed("--last", "2") == ["B", "C"]
+    assert printed("--from", "2000-01-01", "--limit", "1") == ["A"]
+    ended = call("messages", "prices", "--from", "-2h", "--gateway", prices.base_url)
+    assert ended.code == 1
+    assert "bookmark-invalid" in ended.err
+
+
 def test_a_sow_ends_by_itself(prices: Gateway) -> None:
     rows = [json.loads(line) for line in subscribe(prices, "--command", "sow", "--format", "batch")]
     assert [row["key"] for batch in rows for row in batch["rows"]] == [["A"], ["B"], ["C"]]

@@ -38,7 +38,7 @@ def test_the_journal_is_read_from_its_beginning_or_from_a_bookmark() -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("e1-0", "does not reach back"), ("e1-5", "ahead of the topic"), ("e2-3", "another epoch")],
+    [("e1-0", "does not reach back"), ("e1-5", "ahead of the topic"), ("e2-3", "no such epoch")],
 )
 def test_a_bookmark_that_the_journal_does_not_reach_has_expired(text: str, why: str) -> None:
     topic = topic_of("a1 b1 c1 d1", kept=3)

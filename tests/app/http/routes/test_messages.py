@@ -160,6 +160,36 @@ async def test_the_journal_is_read_from_its_beginning_or_after_a_bookmark() -> N
         assert (end.text, end.headers["tidegate-bookmark"]) == ("", published["last"])
 
 
+async def test_the_journal_is_read_since_a_time_and_its_newest_messages() -> None:
+    async with running_gateway() as running:
+        await running.topic(history={"messages": 3})
+        times = [1_800_000_000_000 + 1_000 * n for n in range(4)]
+        for n, time_ms in enumerate(times):
+            running.gateway.driver.wall_ms = partial(int, time_ms)
+            await running.publish({"k": n})
+
+        async def read(query: str) -> list[int]:
+            answer = await running.http.get(f"/v1/topics/px/messages?{query}")
+            assert answer.status_code == 200, answer.text
+            return [json.loads(line)["value"]["k"] for line in answer.text.splitlines()]
+
+        assert await read(f"from={times[2]}") == [2, 3]
+        assert await read(f"from={times[0] + 1}&limit=1") == [1]
+        assert await read(f"from={times[3] + 1}") == []
+        assert await read("from=2099-01-01") == []
+        assert [await read(f"last={n}") for n in (1, 2, 100)] == [[3], [2, 3], [1, 2, 3]]
+        for query, code in (
+            (f"from={times[0]}", "bookmark-expired"),  # the message of that time was trimmed
+            ("from=last-100", "bookmark-expired"),
+            ("from=-1h", "bookmark-invalid"),
+            ("last=2&limit=1", "options-invalid"),
+            ("last=2&from=epoch", "options-invalid"),
+            ("last=0", "options-invalid"),
+        ):
+            answer = await running.http.get(f"/v1/topics/px/messages?{query}")
+            assert answer.json()["code"] == code, query
+
+
 async def test_an_empty_journal_has_a_place_to_go_on_from() -> None:
     async with running_gateway() as running:
         await running.topic()
