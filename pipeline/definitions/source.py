@@ -61,12 +61,24 @@ class RedisSource:
         )
 
 
+class KeyFormat(StrEnum):
+    """How a broker's keys are written.
+
+    TEXT: the key is the text of the topic's one key field. JSON: an object with the key's fields,
+    an array of them, or the value of one.
+    """
+
+    TEXT = "text"
+    JSON = "json"
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
     """A topic of Kafka, read from `start` (`epoch`, `now`) on.
 
     `connector` is the version of Spark's Kafka connector, or the folder of its jars; None is
-    Spark's own version. `options` go to Kafka's clients, `kafka.` before each name.
+    Spark's own version. `options` go to Kafka's clients, `kafka.` before each name. `key_format` is
+    how the keys of tombstones are written; None where the definition does not say.
     """
 
     brokers: str
@@ -75,6 +87,7 @@ class KafkaSource:
     connector: str | Path | None
     options: tuple[tuple[str, str], ...]
     rows_per_batch: int | None
+    key_format: KeyFormat | None = None
     topic: ClassVar[None] = None
 
     @property
@@ -95,6 +108,7 @@ class KafkaSource:
             connector=_connector(table, folder),
             options=read_kafka_options(table),
             rows_per_batch=stream.count("rows_per_batch"),
+            key_format=read_key_format(table),
         )
 
 
@@ -130,6 +144,16 @@ def _connector(table: TomlTable, folder: Path) -> str | Path | None:
     if not any(jars.glob("*.jar")):
         raise table.wrong("connector", "a version such as 4.1.0, or a folder of jars", text)
     return jars
+
+
+def read_key_format(table: TomlTable) -> KeyFormat | None:
+    """Take the optional field `key_format` from a table; None where it is left out."""
+    if not table.has("key_format"):
+        return None
+    found = table.text("key_format")
+    if found not in set(KeyFormat):
+        raise table.wrong("key_format", "text or json", found)
+    return KeyFormat(found)
 
 
 def read_kafka_options(table: TomlTable) -> tuple[tuple[str, str], ...]:

@@ -14,6 +14,7 @@ from tidegate.pipeline.definitions.shared import (
     read_named_tables,
     read_topic,
 )
+from tidegate.pipeline.definitions.source import read_key_format
 from tidegate.pipeline.definitions.toml import TomlTable, read_path, read_paths
 from tidegate.pipeline.errors import DefinitionInvalid
 from tidegate.pipeline.ingest.connector import SourceDefinition
@@ -37,6 +38,8 @@ KINDS = {
     "websocket": "websocket",
 }
 """The kinds of sources, each a module of `pipeline.ingest.sources`, and the extra of each."""
+WITH_KEYS = "kafka"
+"""The kind whose keys are written by a producer, who alone knows their format."""
 
 SOURCE = 'a table such as {kind = "mqtt", address = "mqtt://127.0.0.1:1883", subscribe = ["a/#"]}'
 SINK = 'a table such as {topic = "sensors"}'
@@ -131,6 +134,11 @@ def _definition(name: str, table: TomlTable, gateway: str, folder: Path) -> Inge
         mapping=_mapping(table, folder),
         description=table.text("description", default=f"Filled by the ingest {name}"),
     )
+    if definition.mapping.key_format is not None and definition.source.kind != WITH_KEYS:
+        raise DefinitionInvalid(
+            f"{table.where('key_format')}: only with a source of kind {WITH_KEYS}, "
+            "whose messages have keys"
+        )
     table.finish(NOT_HERE)
     return definition
 
@@ -158,7 +166,9 @@ def _mapping(table: TomlTable, folder: Path) -> PayloadMapping:
         raise DefinitionInvalid(f"{table.where('value')}: only with a payload of JSON")
     value = read_path(table, "value", "a field path such as /data") if has_value else None
     encoding = read_encoding(table, PayloadForm(form), folder)
-    return PayloadMapping(PayloadForm(form), value, _fields(table), encoding)
+    return PayloadMapping(
+        PayloadForm(form), value, _fields(table), encoding, read_key_format(table)
+    )
 
 
 def _fields(table: TomlTable) -> dict[str, AddedField]:

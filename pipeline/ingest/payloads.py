@@ -16,8 +16,9 @@ from tidegate.keys.errors import KeysError
 from tidegate.keys.jsontext import NULL, check_json, one_line
 from tidegate.keys.path import FieldPath, getter
 from tidegate.keys.spec import KeySpec, record_key
+from tidegate.pipeline.definitions.source import KeyFormat
 from tidegate.pipeline.ingest.connector import SourceRecord
-from tidegate.pipeline.sources.broker_key import removed_key
+from tidegate.pipeline.sources.broker_key import KeyAmbiguous, removed_key
 
 # --- what a definition says
 
@@ -54,13 +55,15 @@ class PayloadMapping:
     """How records become messages.
 
     `value` is the place of the message within the payload; None is the payload as a whole.
-    `encoding` is None where payloads and keys are JSON.
+    `encoding` is None where payloads and keys are JSON. `key_format` is how the keys of tombstones
+    are written; None where the definition does not say.
     """
 
     form: PayloadForm = PayloadForm.JSON
     value: FieldPath | None = None
     fields: Mapping[str, AddedField] = field(default_factory=dict)
     encoding: Encoding | None = None
+    key_format: KeyFormat | None = None
 
 
 class Encoding(Protocol):
@@ -148,11 +151,14 @@ class PayloadReader:
         """
         if record.fault:
             raise RecordInvalid(record.fault)
+        key_format = self._mapping.key_format
         if self._decode is not None:
+            if _has_encoded_key(record, self._decode):
+                key_format = KeyFormat.JSON
             record = _decoded(record, self._decode)
         try:
             if record.payload is None:
-                return self._tombstone(record)
+                return self._tombstone(record, key_format)
             return self._read(record, record.payload)
         except KeysError as error:
             raise RecordInvalid(error.detail) from None
@@ -196,7 +202,7 @@ class PayloadReader:
         event = _object(payload)
         if "payload" in event and "schema" in event:
             if bytes(event["payload"]) == NULL:
-                return self._tombstone(record)
+                return self._tombstone(record, self._mapping.key_format)
             event = _members_of(bytes(event["payload"]))
         match bytes(event.get("op", b"")):
             case b'"c"' | b'"r"' | b'"u"':
@@ -259,21 +265,29 @@ class PayloadReader:
                     raise RecordInvalid(f"its channel has no level {added.level}")
                 return levels[added.level]
 
-    def _tombstone(self, record: SourceRecord) -> Line | None:
+    def _tombstone(self, record: SourceRecord, key_format: KeyFormat | None) -> Line | None:
         """Return the removal of the record that added fields and the broker's key name."""
-        members, named = self._added(record), None
-        text = record.broker_key
-        if text is not None and text[:1] == b"{":
-            members = self._key_members(text) | members
+        reason = "a tombstone whose key names no record"
         try:
-            named = self._key_of(_encode(members)) if self._spec else None
-        except KeysError:
-            named = removed_key(text, self._spec, self._key_of) if text else None
+            named = self._tombstone_key(record, key_format)
+        except KeyAmbiguous as error:
+            named, reason = None, str(error)
         if named is not None:
             return self._removal(named)
         if self._mapping.form is PayloadForm.DEBEZIUM:
             return None  # it follows the event of the deletion
-        raise RecordInvalid("a tombstone whose key names no record")
+        raise RecordInvalid(reason)
+
+    def _tombstone_key(self, record: SourceRecord, key_format: KeyFormat | None) -> str | None:
+        members, text = self._added(record), record.broker_key
+        if text is not None and text[:1] == b"{" and key_format is not KeyFormat.TEXT:
+            members = self._key_members(text) | members
+        if not self._spec:
+            return None
+        try:
+            return self._key_of(_encode(members))
+        except KeysError:
+            return removed_key(text, self._spec, self._key_of, key_format) if text else None
 
     def _key_members(self, text: bytes) -> Members:
         members = _object(text)
@@ -287,10 +301,14 @@ class PayloadReader:
         return Line(b'{"key":%b,"reason":"deleted"}' % named.encode(), True)
 
 
+def _has_encoded_key(record: SourceRecord, decode: Decoder) -> bool:
+    # Keys are often texts although payloads are not.
+    return decode.decodes_keys and record.broker_key is not None and record.broker_key[:1] == b"\0"
+
+
 def _decoded(record: SourceRecord, decode: Decoder) -> SourceRecord:
     payload, broker_key = record.payload, record.broker_key
-    # Keys are often texts although payloads are not.
-    if decode.decodes_keys and broker_key is not None and broker_key[:1] == b"\0":
+    if broker_key is not None and _has_encoded_key(record, decode):
         broker_key = decode(broker_key)
     return replace(
         record, payload=None if payload is None else decode(payload), broker_key=broker_key

@@ -26,9 +26,9 @@ from pyspark.sql.pandas.functions import arrow_udf
 from tidegate.keys.spec import KeySpec, record_key
 from tidegate.keys.text.bookmark import START
 from tidegate.pipeline.columns.rows import published
-from tidegate.pipeline.definitions.source import KafkaSource
+from tidegate.pipeline.definitions.source import KafkaSource, KeyFormat
 from tidegate.pipeline.errors import SparkUnavailable
-from tidegate.pipeline.sources.broker_key import removed_key
+from tidegate.pipeline.sources.broker_key import KeyAmbiguous, removed_key
 from tidegate.pipeline.spark.jvm import java_command
 
 # --- the connector: Java packages that Spark's distribution lacks
@@ -156,7 +156,7 @@ def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataF
         reader = reader.option("maxOffsetsPerTrigger", source.rows_per_batch)
 
     def removed_by(texts: pa.Array) -> pa.Array:
-        return removed_keys(texts, spec)
+        return removed_keys(texts, spec, source.key_format)
 
     by_columns: Any = arrow_udf  # its hints ask for what it has a default for
     # Only a tombstone's key goes to Python; the others are null there.
@@ -172,10 +172,18 @@ def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataF
     )
 
 
-def removed_keys(texts: pa.Array, spec: KeySpec) -> pa.Array:
-    """Return the records that keys of Kafka name; null where there is no text, or no record."""
+def removed_keys(texts: pa.Array, spec: KeySpec, key_format: KeyFormat | None = None) -> pa.Array:
+    """Return the records that keys of Kafka name.
+
+    Null where there is no text, no record of that name, or a key that is ambiguous without a
+    `key_format`.
+    """
     key_of = record_key(spec)
-    named = [
-        None if text is None else removed_key(text, spec, key_of) for text in texts.to_pylist()
-    ]
-    return pa.array(named, pa.string())
+
+    def named(text: bytes | None) -> str | None:
+        try:
+            return None if text is None else removed_key(text, spec, key_of, key_format)
+        except KeyAmbiguous:
+            return None
+
+    return pa.array([named(text) for text in texts.to_pylist()], pa.string())

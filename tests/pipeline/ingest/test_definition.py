@@ -12,6 +12,7 @@ from tests.docs.test_ingest_page import GIVEN
 from tests.pipeline.ingest.ingesting import connector_of, definitions
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.definitions.source import KeyFormat
 from tidegate.pipeline.definitions.stream import read_definitions as read_streams
 from tidegate.pipeline.errors import DefinitionInvalid, ExtraMissing
 from tidegate.pipeline.ingest.definition import IngestDefinition, read_definitions
@@ -79,6 +80,12 @@ sink = {topic = "t"}
     )
 
 
+def test_the_format_of_keys_is_that_of_kafkas(tmp_path: Path) -> None:
+    text = FILE.replace(SOURCE, KAFKA).replace("key =", 'key_format = "text"\nkey =')
+    [found] = read(tmp_path, text)
+    assert found.mapping.key_format is KeyFormat.TEXT
+
+
 def test_two_keys_of_one_topic_are_refused(tmp_path: Path) -> None:
     other = FILE.replace("ingest.a", "ingest.b").replace("/k", "/l")
     with pytest.raises(DefinitionInvalid, match="a and b fill the topic t by other keys"):
@@ -129,6 +136,8 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
         ('key = ["/k"]', 'payload = "text"\nvalue = "/x"', "value: only with a payload of JSON"),
         ('key = ["/k"]', 'fields = {a = "topic"}', "fields.a: expected channel, channel/N"),
         ('key = ["/k"]', 'fields = {a = "key/1"}', "fields.a: expected channel, channel/N"),
+        ('key = ["/k"]', 'key_format = "avro"', "key_format: expected text or json"),
+        ('key = ["/k"]', 'key_format = "text"', "key_format: only with a source of kind kafka"),
         ('key = ["/k"]', 'dead_letters = "t"', "expected another topic than that of the messages"),
         ('topic = "t"', 'topic = "tidegate.x"', "sink.topic: expected a name outside"),
         ('topic = "t"', 'topic = "t", kind = "parquet"', "sink.kind: unknown field"),

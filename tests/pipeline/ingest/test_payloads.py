@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.rules import rule
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.definitions.source import KeyFormat
 from tidegate.pipeline.ingest.connector import SourceRecord
 from tidegate.pipeline.ingest.payloads import (
     AddedField,
@@ -30,10 +32,11 @@ def read(
     spec: KeySpec = ID,
     value: str = "",
     fields: dict[str, AddedField] | None = None,
+    key_format: KeyFormat | None = None,
     **record: Any,
 ) -> Line | None:
     path = FieldPath.parse(value) if value else None
-    mapping = PayloadMapping(PayloadForm(form), path, fields or {})
+    mapping = PayloadMapping(PayloadForm(form), path, fields or {}, key_format=key_format)
     return PayloadReader(mapping, spec).read(SourceRecord(payload, 7, "place 7", **record))
 
 
@@ -178,7 +181,25 @@ def test_the_data_of_a_cloudevent() -> None:
 
 @pytest.mark.parametrize("broker_key", [b'{"id":1.0,"x":2}', b"[1]", b"1"])
 def test_a_tombstone_removes_the_record_that_its_key_names(broker_key: bytes) -> None:
-    assert read(None, broker_key=broker_key) == removal(1)
+    assert read(None, key_format=KeyFormat.JSON, broker_key=broker_key) == removal(1)
+
+
+LIKE_JSON = (b"700", b"true", b"1E5", b'"QUO"', b"[1]", b"null", b'{"id":1}')
+
+
+@rule("ingest-8")
+@pytest.mark.parametrize("broker_key", [b"AAPL", *LIKE_JSON])
+def test_a_tombstone_whose_key_is_a_text_removes_the_record_of_that_text(broker_key: bytes) -> None:
+    found = read(None, key_format=KeyFormat.TEXT, broker_key=broker_key)
+    assert found == removal(broker_key.decode())
+
+
+@rule("ingest-8")
+@pytest.mark.parametrize("broker_key", LIKE_JSON[:-1])
+def test_a_tombstone_whose_key_may_be_a_text_or_json_is_a_dead_letter(broker_key: bytes) -> None:
+    with pytest.raises(RecordInvalid, match='say which with key_format = "text" or "json"'):
+        read(None, broker_key=broker_key)
+    assert read(None, "debezium", broker_key=broker_key) is None  # its event has removed the record
 
 
 def test_a_tombstone_may_be_named_by_added_fields_and_its_key_together() -> None:

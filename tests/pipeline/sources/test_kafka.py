@@ -37,7 +37,7 @@ from tests.support.outside import require_java
 from tests.support.rules import rule
 from tidegate.clients.gateway import Gateway
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.definitions.source import KafkaSource
+from tidegate.pipeline.definitions.source import KafkaSource, KeyFormat
 from tidegate.pipeline.errors import SourceLost, SparkUnavailable, from_spark
 from tidegate.pipeline.sources import kafka
 from tidegate.pipeline.sources.kafka import connector_jars, fetch_jars, read_kafka, removed_keys
@@ -54,14 +54,13 @@ SOURCE = KafkaSource("127.0.0.1:1", "t", "epoch", None, (), None)
 @pytest.mark.parametrize(
     ("text", "record"),
     [
-        (b"AAPL", '["AAPL"]'),
         (b'"AAPL"', '["AAPL"]'),
         (b'"\\u0041APL"', '["AAPL"]'),
         (b"7.0", "[7]"),
         (b'["AAPL"]', '["AAPL"]'),
         (b'[ "AAPL" ]', '["AAPL"]'),
         (b'{"symbol":"AAPL","venue":"X"}', '["AAPL"]'),
-        ("Größe".encode(), '["Größe"]'),
+        (b"AAPL", None),
         (b"", None),
         (b"null", None),
         (b"[]", None),
@@ -73,9 +72,36 @@ SOURCE = KafkaSource("127.0.0.1:1", "t", "epoch", None, (), None)
         (b"\xff", None),
     ],
 )
-def test_a_tombstone_removes_the_record_that_its_key_names(text: bytes, record: str | None) -> None:
-    found = removed_keys(pa.array([None, text], pa.binary()), KeySpec.of(["/symbol"]))
-    assert found.to_pylist() == [None, record]
+def test_a_key_in_json_names_a_record(text: bytes, record: str | None) -> None:
+    assert removed(text, KeyFormat.JSON) == record
+
+
+LIKE_JSON = (b"700", b"true", b"1E5", b'"QUO"', b"[1]", b"null")
+
+
+@pytest.mark.parametrize("text", [b"AAPL", "Größe".encode(), b"[", *LIKE_JSON])
+def test_a_key_that_is_a_text_names_the_record_with_that_text(text: bytes) -> None:
+    assert removed(text, KeyFormat.TEXT) == json.dumps([text.decode()], ensure_ascii=False)
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff"])
+def test_a_text_that_is_none_names_no_record(text: bytes) -> None:
+    assert removed(text, KeyFormat.TEXT) is None
+    assert removed(text, None) is None
+
+
+@rule("pipeline-7")
+def test_without_a_format_only_a_key_that_has_one_meaning_names_a_record() -> None:
+    assert removed(b"AAPL", None) == '["AAPL"]'
+    assert removed(b'{"symbol":700}', None) == "[700]"
+    assert [removed(text, None) for text in LIKE_JSON] == [None] * len(LIKE_JSON)
+
+
+def removed(text: bytes, key_format: KeyFormat | None) -> str | None:
+    texts = pa.array([None, text], pa.binary())
+    found: list[str | None] = removed_keys(texts, KeySpec.of(["/symbol"]), key_format).to_pylist()
+    assert found[0] is None
+    return found[1]
 
 
 def test_a_key_of_several_fields_is_an_array_or_an_object() -> None:
