@@ -158,6 +158,12 @@ if ARGV[10] ~= '' then
 end
 if ARGV[12] ~= '' and tonumber(known[4] or 0) > tonumber(ARGV[12]) then return {'superseded'} end
 
+-- A commit without stages: the producer's number rises, and the stream stays as it is.
+if count == 0 then
+    redis.call('HSET', producers, ARGV[7], ARGV[8] .. ' ' .. ARGV[9])
+    return {'new', head + 1, head, here, unwritten()}
+end
+
 local first, last = head + 1, head + count
 local before = tonumber(known[5] or 0)
 local bytes = before + tonumber(ARGV[5])

@@ -309,7 +309,10 @@ Number = Annotated[int, Field(ge=0, le=NUMBER_MAX)]
 
 
 class CommitDocument(Strict):
-    """The stages to publish, in this order, as one numbered request of a producer's run."""
+    """The stages to publish, in this order, as one numbered request of a producer's run.
+
+    Without stages only the producer's number rises.
+    """
 
     code = "message-invalid"
 
@@ -322,7 +325,7 @@ class CommitDocument(Strict):
     sequence: Annotated[Number, Field(description="Rises from commit to commit, also over runs")]
     stages: Annotated[
         list[Annotated[str, AfterValidator(_stage)]],
-        Field(min_length=1, max_length=STAGES_MAX),
+        Field(max_length=STAGES_MAX),
         FailFast(),  # the answer has one refusal; a check of all stages could make ten thousand
     ]
 

@@ -87,7 +87,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The assigned offsets, `first` to `last` without gaps.
+    """The assigned offsets, `first` to `last` without gaps; `last` is below for no items.
 
     For a duplicate they are those of the first request; 0 for a producer's, which are not stored.
     `highest` is then the producer's highest number.

@@ -189,6 +189,9 @@ class Ingest:
     ) -> Appended:
         """Publish what stages hold in one step, in the order of their names.
 
+        Without stages only the producer's number rises: what its source had up to there was
+        nothing to publish.
+
         Raises:
             TopicUnknown: it was deleted meanwhile.
             Refused: precondition-failed, a stage is not there; producer-fenced, limit-reached,

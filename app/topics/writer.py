@@ -395,7 +395,7 @@ class Writer:
             # The store knows of a numbered duplicate that it is there, and not where.
             last = appended.last or await self._arrivals.shared_head(name, None)
             await self._arrivals.wait_reached(name, epoch, last)
-        elif not appended.duplicate:
+        elif not appended.duplicate and publication.items:
             items, now_ms = publication.items, publication.timestamp_ms
             await self._driver.publish(name, await _framed(items, appended.first, now_ms))
 

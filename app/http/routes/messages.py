@@ -251,7 +251,7 @@ def published(entry: CatalogTopic, appended: Appended) -> Response:
 
 def _answer_of(entry: CatalogTopic, appended: Appended) -> bytes:
     # The store keeps the places of an idempotency key, and none of a producer's duplicate.
-    epoch, is_known = entry.record.epoch, appended.first > 0
+    epoch, is_known = entry.record.epoch, 0 < appended.first <= appended.last
     answer: dict[str, object] = {
         "topic": entry.record.name,
         "messages": appended.last - appended.first + 1 if is_known else 0,

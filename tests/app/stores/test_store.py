@@ -158,6 +158,19 @@ async def test_a_number_not_above_the_highest_publishes_nothing(store: Store) ->
 
 
 @rule("publish-5")
+async def test_a_number_of_no_items_counts_and_takes_no_offset(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    assert await append(store, "a", [], Producer("p", 3, run=2)) == Appended(1, 0)
+    known = Appended(0, 0, duplicate=True, highest=3)
+    assert await append(store, "a", [Message(b"x")], Producer("p", 3, run=2)) == known
+    with pytest.raises(Refused, match="producer-fenced"):
+        await append(store, "a", [Message(b"x")], Producer("p", 4, run=1))
+    assert await append(store, "a", [Message(b"1")], Producer("p", 4, run=2)) == Appended(1, 1)
+    assert await append(store, "a", [], Producer("p", 5, run=2)) == Appended(2, 1)
+    assert await append(store, "a", [Message(b"2")], Producer("p", 6, run=2)) == Appended(2, 2)
+
+
+@rule("publish-5")
 @pytest.mark.parametrize("highest", [2**53, 2**63 - 2, 9, 99])
 async def test_numbers_are_compared_exactly(store: Store, highest: int) -> None:
     await store.put_topic(TopicRecord("a", PLAIN, "e1"))

@@ -183,6 +183,15 @@ async def test_producers_are_known(store: Store, again: Again) -> None:
         assert await append(later, [Message(b"2")], Producer("p", 6, run=2)) == Appended(2, 2)
 
 
+async def test_a_producer_whose_number_came_without_items_is_known(
+    store: Store, again: Again
+) -> None:
+    await append(store, [], Producer("p", 5, run=2))
+    async with again() as later:
+        assert (await append(later, [Message(b"1")], Producer("p", 5, run=2))).duplicate
+        assert await append(later, [Message(b"1")], Producer("p", 6, run=2)) == Appended(1, 1)
+
+
 async def test_retries_are_known(store: Store, again: Again) -> None:
     asked = Publication([Message(b"1")], NOW_MS, retry=RETRY)
     assert await store.append("px", asked) == Appended(1, 1)

@@ -157,7 +157,6 @@ COMMITS = [
     committed("a producer with a line", {"producer": "zzq\nzzq"}, pointer="/producer"),
     committed("a producer of a number", {"producer": 1}, pointer="/producer"),
     committed("a long producer", {"producer": "z" * 256}, pointer="/producer"),
-    committed("no stages", {"stages": []}, pointer="/stages"),
     committed("stages that are none", {"stages": "zzq"}, pointer="/stages"),
     committed("a stage of a number", {"stages": ["a", 1]}, pointer="/stages/1"),
     committed("a stage without a name", {"stages": ["a", ""]}, pointer="/stages/1"),

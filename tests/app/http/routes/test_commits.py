@@ -84,6 +84,23 @@ async def test_a_known_number_publishes_nothing_and_forgets_the_stages() -> None
 
 
 @rule("publish-5")
+async def test_a_commit_without_stages_moves_the_number() -> None:
+    """Its source had nothing to publish up to there."""
+    async with running_gateway() as running:
+        await running.topic()
+        nothing = {"topic": "px", "messages": 0, "first": None, "last": None, "duplicate": False}
+        assert (await commit(running, sequence=5, run=2)).json() == nothing
+        assert await journal(running) == []
+        assert (await commit(running, sequence=5, run=2)).json() == {
+            **nothing, "duplicate": True, "sequence": 5,
+        }  # fmt: skip
+        assert (await commit(running, sequence=6, run=1)).json()["code"] == "producer-fenced"
+        await stage(running, "a", {"k": 1})
+        assert (await commit(running, "a", sequence=6, run=2)).json()["messages"] == 1
+        assert (await commit(running, sequence=7, run=2)).json() == nothing
+
+
+@rule("publish-5")
 async def test_an_older_run_is_fenced_and_its_stages_stay() -> None:
     async with running_gateway() as running:
         await running.topic()
