@@ -43,7 +43,7 @@ class Published:
 
     With `duplicate` the request had been published before. The result of one with an idempotency
     key is then the first one's; a numbered one has no messages and no bookmarks, but the highest
-    `sequence` of its producer.
+    `sequence` of its producer. `unmatched_removals` is how many removals found no record.
     """
 
     topic: str
@@ -52,6 +52,7 @@ class Published:
     last: str | None
     duplicate: bool
     sequence: int | None = None
+    unmatched_removals: int = 0
 
     @classmethod
     def of(cls, answer: Fields) -> Published:
@@ -63,6 +64,7 @@ class Published:
             last=answer.get("last"),
             duplicate=bool(answer.get("duplicate")),
             sequence=answer.get("sequence"),
+            unmatched_removals=answer.get("unmatched_removals", 0),
         )
 
 

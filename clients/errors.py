@@ -39,7 +39,8 @@ class PublisherStopped(GatewayError):
         self.unsent = unsent
 
     def __str__(self) -> str:
-        return f"{self.args[0]} ({len(self.unsent)} messages unsent)"
+        count = len(self.unsent)
+        return f"{self.args[0]} ({count} message{'s' * (count != 1)} unsent)"
 
 
 class CertificateUnusable(GatewayError):

@@ -50,7 +50,7 @@ def backup(file: Path, store_dir: str | None) -> int:
         topics = back_up(Path(settings.store_dir), file)
     except StoreUnusable as error:
         raise CommandError(str(error)) from None
-    print_line(f"{topics} topics of {settings.store_dir} copied to {file}")
+    print_line(f"{topics} topic{'s' * (topics != 1)} of {settings.store_dir} copied to {file}")
     return DONE
 
 
@@ -96,8 +96,9 @@ def _restore(backup: Path, store_dir: str | None, replaces: bool) -> None:
         raise CommandError(str(error)) from None
     if restored.before is not None:
         print_line(f"The previous store is kept as {restored.before}")
+    count = restored.topics
     print_line(
-        f"{restored.topics} topics restored into {folder}; "
+        f"{count} topic{'s' * (count != 1)} restored into {folder}; "
         "each begins another epoch at the next start"
     )
 

@@ -90,13 +90,15 @@ class Appended:
     """The assigned offsets, `first` to `last` without gaps; `last` is below for no items.
 
     For a duplicate they are those of the first request; 0 for a producer's, which are not stored.
-    `highest` is then the producer's highest number.
+    `highest` is then the producer's highest number. `unmatched` are the removals that found no
+    record, as far as the writing gateway knew its records; a duplicate's are not known.
     """
 
     first: int
     last: int
     duplicate: bool = False
     highest: int | None = None
+    unmatched: int = 0
 
 
 @dataclass(frozen=True, slots=True)

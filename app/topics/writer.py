@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -184,11 +184,15 @@ class Writer:
         """
         name = self._current_name(entry)
         # The value travels with its removal, because a replay has no board to look it up on.
-        items = valued(items, self._driver.engine.topic(name).sow)
+        given, items = items, valued(items, self._driver.engine.topic(name).sow)
         publication = Publication(
             items, self._driver.wall_ms(), producer, retry, stages, expected_head, fence
         )
-        return await run_shielded(self._store_and_deliver(name, entry.record.epoch, publication))
+        work = self._store_and_deliver(name, entry.record.epoch, publication)
+        appended = await run_shielded(work)
+        if items is given or appended.duplicate:
+            return appended
+        return replace(appended, unmatched=_count_unmatched(items))
 
     def writes_at_once(self, entry: CatalogTopic, messages: int, size_bytes: int) -> bool:
         """Return True if `write_at_once` may take so many messages of so many bytes."""
@@ -434,6 +438,11 @@ def valued(items: Sequence[Item], sow: Feed | None) -> Sequence[Item]:
         newest[item.record_key] = item.payload if isinstance(item, Message) else b""
         found.append(item)
     return found
+
+
+def _count_unmatched(items: Sequence[Item]) -> int:
+    """Return how many removals found no record; `valued` gave all others its value."""
+    return sum(isinstance(item, Removal) and not item.payload for item in items)
 
 
 async def _framed(items: Sequence[Item], first: int, now_ms: int) -> list[Frame]:

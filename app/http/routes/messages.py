@@ -261,6 +261,8 @@ def _answer_of(entry: CatalogTopic, appended: Appended) -> bytes:
     }
     if appended.highest is not None:
         answer["sequence"] = appended.highest
+    if appended.unmatched:
+        answer["unmatched_removals"] = appended.unmatched
     return msgspec.json.encode(answer)
 
 

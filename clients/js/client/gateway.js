@@ -45,6 +45,7 @@ import { topicPath, Transport } from "./transport.js";
  * @property {string | null} first The bookmark of the first message.
  * @property {string | null} last The bookmark of the last message.
  * @property {boolean} duplicate True if the messages had been published before.
+ * @property {number} [unmatched_removals] How many removals found no record, if there are any.
  */
 
 /**

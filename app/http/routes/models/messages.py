@@ -26,6 +26,9 @@ class Published(TypedDict):
     sequence: NotRequired[
         Annotated[int, Field(description="The producer's highest, if this is not greater")]
     ]
+    unmatched_removals: NotRequired[
+        Annotated[int, Field(description="Removals that found no record, if there are any")]
+    ]
 
 
 class Staged(TypedDict):

@@ -314,3 +314,20 @@ async def test_stages_take_removals_as_envelopes() -> None:
         assert (await commit(running, "a")).json()["messages"] == 2
         assert await running.sow() == [{"k": 2}, {"k": 3}]
         assert [row["op"] for row in await journal(running)] == ["publish"] * 2 + ["oof", "publish"]
+
+
+@rule("publish-8")
+async def test_removals_that_find_no_record_are_counted_in_the_answer() -> None:
+    """Those of a record that came before them in the request find it."""
+    async with running_gateway() as running:
+        await running.topic()
+        lines = [{"key": [at], "reason": "deleted"} for at in (1, 2, 3, 3)]
+        body = "\n".join(json.dumps(line) for line in [{"value": {"k": 3}}, *lines])
+        path = "/v1/topics/px/messages?format=envelope"
+        await running.publish({"k": 1})
+        answer = await running.http.post(path, content=body, headers={**NDJSON})
+        assert answer.json()["unmatched_removals"] == 2
+        staged = {**NDJSON, "Tidegate-Stage": "a"}
+        await running.http.post(path, content=json.dumps(lines[0]), headers=staged)
+        assert (await commit(running, "a")).json()["unmatched_removals"] == 1
+        assert "unmatched_removals" not in (await commit(running, "a")).json()
