@@ -31,6 +31,7 @@ from tidegate.pipeline.errors import (
     HistoryInvalid,
 )
 from tidegate.pipeline.operations.shutdown import Stop
+from tidegate.pipeline.operations.status import counted
 
 # --- pacing: when messages are due, and which of them share a request
 #
@@ -379,11 +380,11 @@ class Replaying:
     def line(self) -> str:
         """Return a line that says what was done so far."""
         done = self.totals
-        line = f"{self._topic}: {done.messages:,} messages published"
+        line = f"{self._topic}: {counted(done.messages, 'message')} published"
         if done.repeated:
             line += f", {done.repeated:,} of them by an earlier run"
         if done.passed:
-            line += f", {done.passed:,} removals passed over: the topic has no key"
+            line += f", {counted(done.passed, 'removal')} passed over: the topic has no key"
         return line + (f", up to {time_text(done.clock_ms)}" if done.clock_ms else "")
 
     def _publish(self, messages: Sequence[Recorded]) -> None:

@@ -51,6 +51,12 @@ FIGURES = (
         rises=True,
     ),
     Figure("dead_letters", "Lines refused.", lambda now: now.refused, rises=True),
+    Figure(
+        "unmatched_removals",
+        "Removals that found no record.",
+        lambda now: now.unmatched,
+        rises=True,
+    ),
     Figure("restarts", "Starts after a failure.", lambda now: now.restarts, rises=True),
     Figure("batch", "Number of the newest batch.", lambda now: now.pace.batch),
     Figure("batch_seconds", "Duration of the newest batch.", lambda now: now.pace.batch_s),

@@ -44,7 +44,8 @@ class Pace:
 class StreamStatus:
     """A stream at a moment; counts are those since the command was started.
 
-    `took_s` is the time of its batches, without waiting for the end of an interval.
+    `took_s` is the time of its batches, without waiting for the end of an interval. `unmatched` are
+    removals that found no record.
     `held` is how many keys wait for the end of their interval, None where none can;
     `merger_failures` those since the checkpoint began, None without a merger. `working_s` is
     for how long a batch has been worked on, None where none is; `finds_nothing`, whether there was
@@ -60,6 +61,7 @@ class StreamStatus:
     published: int = 0
     repeated: int = 0
     refused: int = 0
+    unmatched: int = 0
     took_s: float = 0.0
     held: int | None = None
     merger_failures: int | None = None
@@ -146,6 +148,7 @@ def _position(offset: Any, name: str = "bookmark") -> int | None:
 class Totals:
     """Counts: `repeated` are rows that an earlier try had written, `refused` no messages at all.
 
+    `unmatched` are removals that found no record.
     `newest` is the number of messages of the newest batch; `took_s` is the time of all batches.
     """
 
@@ -154,11 +157,18 @@ class Totals:
     published: int = 0
     repeated: int = 0
     refused: int = 0
+    unmatched: int = 0
     newest: int = field(default=0, compare=False)
     took_s: float = field(default=0.0, compare=False)
 
     def with_batch(
-        self, messages: int, published: int, repeated: int = 0, refused: int = 0, took_s: float = 0
+        self,
+        messages: int,
+        published: int,
+        repeated: int = 0,
+        refused: int = 0,
+        unmatched: int = 0,
+        took_s: float = 0,
     ) -> Totals:
         """Return these counts with one more batch."""
         return Totals(
@@ -167,6 +177,7 @@ class Totals:
             published=self.published + published,
             repeated=self.repeated + repeated,
             refused=self.refused + refused,
+            unmatched=self.unmatched + unmatched,
             newest=messages,
             took_s=self.took_s + took_s,
         )
@@ -182,29 +193,41 @@ WORKING_S_MIN = 1.0
 
 def progress_line(now: StreamStatus, dead_letters: Path | str | None = None) -> str:
     """Return how far a stream is, how fast, how far behind, and what was refused."""
-    parts = [f"{now.batches:,} batches", f"{now.messages:,} messages in", f"{now.published:,} out"]
+    parts = [
+        counted(now.batches, "batch", "batches"),
+        f"{counted(now.messages, 'message')} in",
+        f"{now.published:,} out",
+    ]
     if now.state is State.ENDED and now.took_s:
         parts.append(f"{now.messages / now.took_s:,.0f}/s in {now.took_s:.2f} s of batches")
     elif now.batches:
-        parts.append(f"{now.pace.rows_per_s:,.0f}/s, {now.pace.batch_s:.2f} s a batch")
+        pace = now.pace
+        parts.append(f"the newest batch in {pace.batch_s:.2f} s at {pace.rows_per_s:,.0f}/s")
     if now.pace.lag is not None:
         parts.append(f"{now.pace.lag:,} behind")
         if now.pace.margin is not None and now.pace.margin < now.pace.lag:
             parts.append(f"these are lost after {now.pace.margin:,} more: lengthen the history")
     if now.held is not None:
-        parts.append(f"{now.held:,} keys held")
+        parts.append(f"{counted(now.held, 'key')} held")
     if now.repeated:
         parts.append(f"{now.repeated:,} written by an earlier run")
     if now.refused:
         parts.append(f"{now.refused:,} refused (see {dead_letters})")
+    if now.unmatched:
+        parts.append(f"{counted(now.unmatched, 'removal')} found no record")
     if now.merger_failures:
-        parts.append(f"{now.merger_failures:,} merges failed")
+        parts.append(f"{counted(now.merger_failures, 'merge')} failed")
     doing = _doing(now)
     if doing:
         parts.append(doing)
     if now.restarts:
-        parts.append(f"{now.restarts:,} restarts")
+        parts.append(counted(now.restarts, "restart"))
     return f"{now.name}: {', '.join(parts)}"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun, such as `1 batch`; the plural adds an s if none is given."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def _doing(now: StreamStatus) -> str:

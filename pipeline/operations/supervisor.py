@@ -219,6 +219,7 @@ class Supervisor:
             published=done.published,
             repeated=done.repeated,
             refused=done.refused,
+            unmatched=done.unmatched,
             took_s=done.took_s,
             held=self.stream.held_keys,
             merger_failures=self.stream.merger_failures,

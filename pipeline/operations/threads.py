@@ -23,12 +23,17 @@ STOP_SECONDS_MAX = 4.0
 
 @dataclass(slots=True)
 class BatchCount:
-    """What became of one batch; `lag` is how many messages the source has after it, if known."""
+    """What became of one batch.
+
+    `unmatched` are removals that found no record; `lag` is how many messages the source has after
+    the batch, if known.
+    """
 
     messages: int = 0
     published: int = 0
     repeated: int = 0
     refused: int = 0
+    unmatched: int = 0
     lag: int | None = None
 
 
@@ -82,6 +87,7 @@ class ThreadStream:
                 published=batch.published,
                 repeated=batch.repeated,
                 refused=batch.refused,
+                unmatched=batch.unmatched,
                 took_s=took_s,
             )
 

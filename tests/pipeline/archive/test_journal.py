@@ -128,7 +128,7 @@ def test_a_topic_is_archived_once_whatever_happens_in_between(
     totals = archive_topic(asked, Stop(), reports.append, spark)
     assert totals.messages == 4
     assert positions(folder) == [1, 2, 3, 4, 5, 6]
-    assert reports[-1].startswith("journal.ticks: 1 batches, 4 messages in, 4 out, ")
+    assert reports[-1].startswith("journal.ticks: 1 batch, 4 messages in, 4 out, ")
     other = arguments(tmp_path / "kept", served.address, checkpoint=tmp_path / "another")
     served.publish("ticks", {"k": "c", "n": 4})
     assert archive_topic(other, Stop(), reports.append, spark).messages == 1

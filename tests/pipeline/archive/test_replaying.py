@@ -83,7 +83,7 @@ def test_what_was_sent_is_counted(begin: Begin) -> None:
     gateway.is_new = False
     replaying.send([message(4)])
     assert replaying.line() == (
-        "t: 3 messages published, 1 of them by an earlier run, 1 removals passed over: the topic "
+        "t: 3 messages published, 1 of them by an earlier run, 1 removal passed over: the topic "
         "has no key, up to 1970-01-01T00:00:00.005Z"
     )
     assert [sequence for _, sequence, _ in gateway.sent] == [1, 2]

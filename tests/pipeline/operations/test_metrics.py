@@ -28,7 +28,7 @@ def test_every_figure_of_every_stream_is_scraped() -> None:
         "busy",
         State.RUNNING,
         Pace(batch=6, rows_per_s=50.5, batch_s=0.25, lag=12),
-        batches=7, messages=100, published=70, repeated=3, refused=2, held=5,
+        batches=7, messages=100, published=70, repeated=3, refused=2, unmatched=6, held=5,
         merger_failures=4, restarts=1, at_s=99.0,
     )  # fmt: skip
     board.show([busy, StreamStatus("failed", State.FAILED)])
@@ -38,8 +38,8 @@ def test_every_figure_of_every_stream_is_scraped() -> None:
         for name, value in {
             "running": 1, "failed": 0, "batches_total": 7, "messages_total": 100,
             "published_total": 70, "repeated_total": 3, "dead_letters_total": 2,
-            "restarts_total": 1, "batch": 6, "batch_seconds": 0.25, "rows_per_second": 50.5,
-            "lag_messages": 12, "held_keys": 5, "merger_failures": 4,
+            "unmatched_removals_total": 6, "restarts_total": 1, "batch": 6, "batch_seconds": 0.25,
+            "rows_per_second": 50.5, "lag_messages": 12, "held_keys": 5, "merger_failures": 4,
             "status_timestamp_seconds": 99,
         }.items()
     }  # fmt: skip

@@ -131,14 +131,25 @@ def test_a_busy_stream_says_all_that_matters() -> None:
         published=70,
         repeated=3,
         refused=2,
+        unmatched=4,
         held=12,
         merger_failures=1500,
         restarts=1001,
     )
     assert progress_line(now, DEAD) == (
-        "s: 7 batches, 100,000 messages in, 70 out, 51,234/s, 0.26 s a batch, 1,200 behind, "
-        "12 keys held, 3 written by an earlier run, 2 refused (see dead), 1,500 merges failed, "
-        "1,001 restarts"
+        "s: 7 batches, 100,000 messages in, 70 out, the newest batch in 0.26 s at 51,234/s, "
+        "1,200 behind, 12 keys held, 3 written by an earlier run, 2 refused (see dead), "
+        "4 removals found no record, 1,500 merges failed, 1,001 restarts"
+    )
+
+
+def test_one_of_a_kind_is_said_in_the_singular() -> None:
+    one = StreamStatus(
+        "s", State.FAILED, batches=1, messages=1, published=1, unmatched=1, held=1, restarts=1
+    )
+    assert progress_line(one, DEAD) == (
+        "s: 1 batch, 1 message in, 1 out, the newest batch in 0.00 s at 0/s, 1 key held, "
+        "1 removal found no record, failed, 1 restart"
     )
 
 
