@@ -57,4 +57,5 @@ def _take_batch(run: ThreadRun, connector: Connector, publisher: TopicPublisher)
         count.published = outcome.published
         count.repeated = outcome.repeated
         count.refused = outcome.refused
+        count.unmatched = outcome.unmatched
         count.lag = batch.lag

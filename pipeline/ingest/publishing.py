@@ -2,8 +2,9 @@
 
 The highest number that the gateway has of a partition is the source's committed position. It is
 asked for at the start; that also fences an earlier run of the same source, whose last request may
-still be on its way. Lines are staged and then committed under the number of the last record, so a
-commit that is repeated publishes nothing.
+still be on its way. Lines are staged and then committed under the number of the batch's last
+record, so a commit that is repeated publishes nothing. A batch without lines is a commit without
+stages: dead letters are not read again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from itertools import takewhile
 
 import msgspec
 
+from tidegate.clients.answers import Published
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.keys.spec import KeySpec
@@ -23,7 +25,7 @@ from tidegate.pipeline.connection import STAGE_BYTES_MAX, STAGE_MESSAGES_MAX, bo
 from tidegate.pipeline.errors import GatewayRefused
 from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.definition import IngestDefinition
-from tidegate.pipeline.ingest.payloads import Line, PayloadReader, RecordInvalid
+from tidegate.pipeline.ingest.payloads import Line, PayloadForm, PayloadReader, RecordInvalid
 
 LINE_AT_FAULT = frozenset({400, 413, 422})
 """The statuses of a refusal that is about one line."""
@@ -42,11 +44,16 @@ _envelope = msgspec.json.Decoder(RecordEnvelope).decode
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a batch: lines published, records known before, dead letters."""
+    """What became of a batch: lines published, records known before, dead letters.
+
+    `unmatched` are removals among the published lines that found no record. Those of Debezium are
+    not counted, because it follows each removal with a tombstone that removes the same record.
+    """
 
     published: int = 0
     repeated: int = 0
     refused: int = 0
+    unmatched: int = 0
 
 
 @dataclass(slots=True)  # not frozen, for the reason that a SourceRecord is not
@@ -158,22 +165,32 @@ class TopicPublisher:
         numbered = [(each, self._number_of(each)) for each in batch.records]
         new = [(record, number) for record, number in numbered if not producer.has(number)]
         lines, dead = self._read(new)
-        published, refused = 0, 0
+        published, refused, unmatched = 0, 0, 0
+        newest = max((number for _, number in new), default=0)
         while lines or dead:
             # The first commit of a producer goes alone. Only from then on is an earlier run fenced,
             # which may have died with a commit on its way. If that commit was first, this one
             # publishes nothing, and is answered with the number of the other.
-            part = _of_first_number(lines) if producer.through is None else lines
+            is_first = producer.through is None
+            part = _of_first_number(lines) if is_first else lines
             names, kept, refused_lines = self._stage(producer, part)
             dead += refused_lines
             # Before the commit: after a kill in between, the records are read again.
             refused += self._keep(dead)
             dead = []
             if kept:
-                self._require_epoch()
-                published += self._commit(producer, names, kept)
+                # Later commits have the number of the batch's last record, also if it is no line.
+                number = part[-1].number if is_first else newest
+                done = self._commit(producer, names, number)
+                # A repetition with this very number is our own: the first answer was lost.
+                published += len(kept) if producer.through == number else 0
+                if self._definition.mapping.form is not PayloadForm.DEBEZIUM:
+                    unmatched += done.unmatched_removals
             lines = [each for each in lines[len(part) :] if not producer.has(each.number)]
-        return Outcome(published, len(numbered) - len(new), refused)
+        # Past records that are no lines: else each start would keep their dead letters again.
+        if new and not producer.has(newest):
+            self._commit(producer, [], newest)
+        return Outcome(published, len(numbered) - len(new), refused, unmatched)
 
     def _require_epoch(self) -> None:
         """Refuse to go on in another epoch than the one whose numbers are known.
@@ -250,15 +267,13 @@ class TopicPublisher:
             most = min(2 * most, STAGE_MESSAGES_MAX)
         return names, kept, dead
 
-    def _commit(
-        self, producer: PartitionProducer, names: Sequence[str], lines: Sequence[NumberedLine]
-    ) -> int:
-        """Publish staged lines; return how many were published by this commit."""
-        topic, number = self._definition.topic, lines[-1].number
+    def _commit(self, producer: PartitionProducer, names: Sequence[str], number: int) -> Published:
+        """Publish stages under a number; without stages only the number rises."""
+        self._require_epoch()
+        topic = self._definition.topic
         done = self._gateway.commit(topic, producer.name, self._run, number, names)
         producer.through = number if done.sequence is None else done.sequence
-        # A repetition with this very number is our own: the answer to the first one was lost.
-        return len(lines) if producer.through == number else 0
+        return done
 
     # Dead letters
 

@@ -14,10 +14,12 @@ from tests.support.commands import serving_here
 from tests.support.rules import rule
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
+from tidegate.pipeline.definitions.source import KeyFormat
 from tidegate.pipeline.errors import GatewayRefused
 from tidegate.pipeline.ingest import publishing
 from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.definition import IngestDefinition
+from tidegate.pipeline.ingest.payloads import PayloadForm, PayloadMapping
 from tidegate.pipeline.ingest.publishing import Outcome, TopicPublisher
 
 pytestmark = pytest.mark.system
@@ -164,11 +166,74 @@ def test_dead_letters_are_kept_before_the_batch_and_once(
         made = publisher(definition, gateway, run)
         outcome = made.publish(SourceBatch(records))
         assert outcome == (Outcome(2, 0, 2) if run == 1 else Outcome(0, 4, 0))
-    publisher(definition, gateway, 3).publish(SourceBatch([record(5, "{")]))
-    publisher(definition, gateway, 4).publish(SourceBatch([record(5, "{")]))
+    made = publisher(definition, gateway, 3)
+    assert made.publish(SourceBatch([record(5, "{")])) == Outcome(0, 0, 1)
+    again = publisher(definition, gateway, 4)
+    assert again.through("") == 5
+    assert again.publish(SourceBatch([record(5, "{")])) == Outcome(0, 1, 0)
     dead = journal(address, "t.dead")
     assert [each["position"] for each in dead] == ["at 2", "at 3", "at 5"]
     assert dead[1]["reason"] == "the message has no field /k"
+
+
+@rule("ingest-1")
+@pytest.mark.parametrize("known", [0, 1])
+def test_a_start_reads_after_dead_letters_at_the_end_of_a_batch(
+    address: str, gateway: Gateway, definition: IngestDefinition, known: int
+) -> None:
+    first = publisher(definition, gateway)
+    first.publish(batch(*range(known)))
+    records = [record(5, "{"), record(6), record(7, "{"), record(8, "{")]
+    assert first.publish(SourceBatch(records)) == Outcome(1, 0, 3)
+    assert publisher(definition, gateway, 2).through("") == 8
+    assert found(address) == [*range(known), 6]
+
+
+@rule("ingest-2")
+def test_the_first_commit_has_the_number_of_its_record_also_before_a_dead_letter(
+    address: str, gateway: Gateway, definition: IngestDefinition
+) -> None:
+    """The commit of a run that died has that number, and is published once with any batch."""
+    dead, alive = publisher(definition, gateway), publisher(definition, gateway, 2)
+    assert alive.through("") is None
+    dead.publish(batch(1))
+    assert alive.publish(SourceBatch([record(1), record(2, "{")])) == Outcome(1, 0, 1)
+    assert found(address) == [1]
+
+
+@rule("ingest-4")
+def test_a_run_that_dies_after_a_dead_letter_may_repeat_it_and_nothing_else(
+    address: str, gateway: Gateway, definition: IngestDefinition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    publisher(definition, gateway).publish(batch(1))
+    with monkeypatch.context() as patch:
+        dying = publisher(definition, gateway, 2)
+        assert dying.through("") == 1
+        patch.setattr(Gateway, "commit", dies)
+        with pytest.raises(KeyboardInterrupt):
+            dying.publish(SourceBatch([record(2), record(3, "{")]))
+    again = publisher(definition, gateway, 3)
+    assert again.publish(SourceBatch([record(2), record(3, "{"), record(4, "{")])).published == 1
+    assert found(address) == [1, 2]
+    assert {each["position"] for each in journal(address, "t.dead")} == {"at 3", "at 4"}
+
+
+def test_removals_that_find_no_record_are_counted(
+    gateway: Gateway, definition: IngestDefinition
+) -> None:
+    text_keys = PayloadMapping(key_format=KeyFormat.TEXT)
+    made = publisher(replace(definition, mapping=text_keys), gateway)
+    made.publish(SourceBatch([record(1, '{"k":"700"}')]))
+    tombstones = [SourceRecord(None, at, f"at {at}", b"700") for at in (2, 3)]
+    assert made.publish(SourceBatch(tombstones)) == Outcome(2, 0, 0, unmatched=1)
+    # Debezium follows each removal with a tombstone of its own.
+    debezium = PayloadMapping(PayloadForm.DEBEZIUM, key_format=KeyFormat.TEXT)
+    made = publisher(replace(definition, mapping=debezium), gateway, 2)
+    repeated = SourceRecord(None, 4, "at 4", b"700")
+    assert made.publish(SourceBatch([repeated])) == Outcome(1, 0, 0)
 
 
 def test_equal_dead_letters_without_positions_are_all_kept(
