@@ -1,9 +1,9 @@
-"""Golden transcripts: what the engine and the gateway answer to fixed seeds, as hashes.
+"""Golden transcripts: what the engine and the gateway answer to fixed seeds.
 
-    python -m tests.golden check [engine|simulation]    compare all blocks with what was recorded
-    python -m tests.golden record [engine|simulation]   write the hashes anew
-    python -m tests.golden show KIND SEED               print one transcript
-    python -m tests.golden diff FOLDER KIND SEED        compare it with that of another checkout
+    python -m tests.golden check                    compare the engine with the recorded hashes
+    python -m tests.golden record                   write the hashes anew
+    python -m tests.golden show KIND SEED           print a transcript of the engine or simulation
+    python -m tests.golden diff FOLDER KIND SEED    compare it with that of another checkout
 
 A restructuring gives the same hashes. Where it does not, find the seed and explain its difference;
 `check` names the blocks, `diff` with a block such as `100-150` looks at each of its seeds.
@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.golden.record import RECORDINGS
+from tests.golden.record import ENGINE, TRANSCRIPTS
 
 CONTEXT_LINES = 12
 
@@ -35,27 +35,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("check", "record"):
         one = commands.add_parser(name)
-        one.add_argument("kind", nargs="?", choices=RECORDINGS)
         one.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     show = commands.add_parser("show")
     diff = commands.add_parser("diff")
     diff.add_argument("folder", type=Path)
     for one in (show, diff):
-        one.add_argument("kind", choices=RECORDINGS)
+        one.add_argument("kind", choices=TRANSCRIPTS)
         one.add_argument("seeds", type=_seeds, metavar="SEED")
     given = parser.parse_args(arguments)
-    kinds = [given.kind] if given.kind else list(RECORDINGS)
     match given.command:
         case "check":
-            return _check(kinds, given.jobs)
+            return _check(given.jobs)
         case "record":
-            for kind in kinds:
-                RECORDINGS[kind].record(jobs=given.jobs)
+            ENGINE.record(jobs=given.jobs)
             return 0
         case "show":
-            _write(line for seed in given.seeds for line in RECORDINGS[kinds[0]].transcript(seed))
+            _write(line for seed in given.seeds for line in TRANSCRIPTS[given.kind](seed))
             return 0
-    return _diff(given.folder, kinds[0], given.seeds)
+    return _diff(given.folder, given.kind, given.seeds)
 
 
 def _seeds(text: str) -> range:
@@ -64,13 +61,11 @@ def _seeds(text: str) -> range:
     return range(int(start), int(stop) if stop else int(start) + 1)
 
 
-def _check(kinds: Iterable[str], jobs: int) -> int:
+def _check(jobs: int) -> int:
     status = 0
-    for kind in kinds:
-        recording = RECORDINGS[kind]
-        for seeds in recording.differing(recording.blocks, jobs=jobs):
-            _write([f"{kind} {seeds.start}-{seeds.stop} differs"])
-            status = 1
+    for seeds in ENGINE.differing(ENGINE.blocks, jobs=jobs):
+        _write([f"{seeds.start}-{seeds.stop} differs"])
+        status = 1
     return status
 
 
@@ -78,7 +73,7 @@ def _diff(folder: Path, kind: str, seeds: Iterable[int]) -> int:
     """Each seed's first difference, with what leads to it."""
     status = 0
     for seed in seeds:
-        ours = list(RECORDINGS[kind].transcript(seed))
+        ours = list(TRANSCRIPTS[kind](seed))
         theirs = _of_checkout(folder, kind, seed)
         if ours == theirs:
             continue

@@ -70,5 +70,6 @@ class Recording:
 
 
 ENGINE = Recording(HERE / "engine.txt", 2_000, 50, transcript)
-SIMULATION = Recording(HERE / "simulation.txt", 200, 5, wire_transcript)
-RECORDINGS = {"engine": ENGINE, "simulation": SIMULATION}
+TRANSCRIPTS = {"engine": transcript, "simulation": wire_transcript}
+"""What can be compared with another checkout. Bytes on the wire are not recorded: which iteration a
+request comes in, and when a heartbeat is looked at, may change without anybody minding."""
