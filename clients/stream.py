@@ -28,6 +28,7 @@ HELLO_SECONDS_MAX = 15.0
 AGAIN_SECONDS = 300.0
 """How long a subscription is polled before its stream is tried again."""
 AGAIN_HELLO_SECONDS_MAX = 5.0  # meanwhile nothing is polled
+GATEWAY = "Tidegate-Gateway"
 NO_CONTENT = 204  # the standard's word for "do not reconnect"
 SESSION_UNKNOWN = "session-unknown"
 OPTIONS_INVALID = "options-invalid"
@@ -70,6 +71,7 @@ class Stream:
         polling: follows the subscription while the stream is held back; None: nothing does.
 
     Attributes:
+        gateway_id: the gateway that serves the connection, if it is one of several.
         last_id: the id of the last event that was taken: `Last-Event-ID` of the next attempt.
         connections: how many times it was opened.
         is_over: True if nothing more is to come, and nothing is to be opened.
@@ -106,6 +108,8 @@ class Stream:
         self.places: Places | None = None
         self._retry_s = 0.0
         self._parser = Parser(last_id)
+        self.gateway_id = ""
+        self._farewell = ""
 
     @classmethod
     def of(
@@ -134,9 +138,11 @@ class Stream:
         """How long to wait for the header of the next answer, and for its first event."""
         return AGAIN_HELLO_SECONDS_MAX if self.is_polling else HELLO_SECONDS_MAX
 
-    def opened(self, status: int) -> None:
+    def opened(self, status: int, headers: Mapping[str, str]) -> None:
         """Record the answer to an attempt: 200, or 204 for a stream that is over."""
         self.connections += 1
+        self.gateway_id = headers.get(GATEWAY, "")
+        self._farewell = ""
         self.is_dropped = self.is_heard = False
         self._parser = Parser(self.last_id)
         self.silence_s_max = self.patience_s
@@ -170,7 +176,7 @@ class Stream:
             return
         self.is_over = self.is_over or self._once
         if not self.is_over:
-            self._outage.record(StreamLost("the stream ended"), now)
+            self._outage.record(self.lost(f"ended{self._farewell}"), now)
 
     def failed(
         self, error: GatewayProblem | GatewayUnreachable | AnswerInvalid, now: float
@@ -202,9 +208,14 @@ class Stream:
 
     def silent(self, seconds: float) -> StreamLost:
         """Return the error of a connection on which nothing has come for so long."""
-        lost = StreamLost(f"the stream was silent for {seconds:.0f} s")
+        lost = self.lost(f"was silent for {seconds:.0f} s")
         lost.timed_out = not self.is_heard
         return lost
+
+    def lost(self, what: str) -> StreamLost:
+        """Return the error of a connection that "ended" or "was lost: …", naming its gateway."""
+        whose = f" of gateway {self.gateway_id}" if self.gateway_id else ""
+        return StreamLost(f"the stream{whose} {what}")
 
     def polls(self, now: float) -> bool:
         """Return True while polling is to bring what the stream does not."""
@@ -296,8 +307,10 @@ class Stream:
             heartbeat_ms = _fields(event).get("heartbeat_ms")
             if isinstance(heartbeat_ms, int | float) and heartbeat_ms > 0:
                 self.silence_s_max = HEARTBEATS_OF_SILENCE_MAX * heartbeat_ms / 1000
-        elif event.name == "goodbye" and _fields(event).get("reconnect") is False:
-            self.is_over = True
+        elif event.name == "goodbye":
+            fields = _fields(event)
+            self._farewell = f": {fields.get('reason')}"
+            self.is_over = self.is_over or fields.get("reconnect") is False
         elif event.name == "refused" and (topic := _fields(event).get("topic")):
             # Of a pattern, which goes on without the topic: nobody would miss what never comes.
             self.report(f"{topic}: {_fields(event).get('detail') or 'a topic is left out'}")
@@ -313,6 +326,11 @@ class Streamed:
     def connections(self) -> int:
         """How many times the stream was opened."""
         return self._stream.connections
+
+    @property
+    def gateway_id(self) -> str:
+        """The id of the gateway that serves the stream; empty where there are not several."""
+        return self._stream.gateway_id
 
     @property
     def last_event_id(self) -> str:

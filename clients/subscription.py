@@ -11,7 +11,7 @@ from typing import Any, Self
 import httpx2
 
 from tidegate.clients.body import BodyReader, BodyTimeout
-from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable, StreamLost
+from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from tidegate.clients.sse import Event
 from tidegate.clients.stream import Stream, Streamed
 
@@ -134,7 +134,7 @@ class Subscription(Streamed):
     def _followed(self, answer: httpx2.Response) -> Iterator[Event]:
         """Yield the events of one connection, and record how it has ended."""
         try:
-            self._stream.opened(answer.status_code)
+            self._stream.opened(answer.status_code, answer.headers)
             yield from self._follow(answer)
             if not self._finished():
                 self._stream.ended(time.monotonic())
@@ -172,7 +172,7 @@ class Subscription(Streamed):
             if self._finished():
                 return None
             reason = str(error) or type(error).__name__
-            raise StreamLost(f"the stream was lost: {reason}") from None
+            raise self._stream.lost(f"was lost: {reason}") from None
 
     def _left_s(self) -> float | None:
         """Return the seconds until the iteration ends; None for no end."""

@@ -264,7 +264,8 @@ def _print_messages(subscription: Subscription, count_max: int | None) -> None:
     for event in subscription:
         # A reader of the output has to know that rows may repeat from here.
         if event.name == "hello" and subscription.connections > 1:
-            print_note("Reconnected")
+            place = subscription.gateway_id and f" to gateway {subscription.gateway_id}"
+            print_note(f"Reconnected{place}")
         elif event.name in ("refused", "late", "unsubscribed"):
             print_note(f"{event.name}: {event.text}")
         elif event.name in PRINTED:

@@ -21,6 +21,7 @@ from tidegate.app.embed.stream_response import (
 from tidegate.app.http.access_log import logged_when_over, not_logged
 from tidegate.app.http.protocol import GatewayProtocol, HandOver, protocol_of
 from tidegate.app.http.scope import connection_of
+from tidegate.app.http.wire import GATEWAY
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.attach import attach_existing
 from tidegate.app.streams.compression import Coding, StreamEncoder, coding_of
@@ -92,6 +93,7 @@ class EventStream(Response):
         """Serve the stream as a response, its task included."""
         writer, connection = self._writer, connection_of(scope)
         response = StreamResponse(lambda: writer, self._times, self._encoder, connection)
+        response.raw_headers += self._gateway_field
         await response(scope, receive, send)
 
     async def _hand_over(self, protocol: GatewayProtocol, scope: Scope, send: Send) -> None:
@@ -114,7 +116,14 @@ class EventStream(Response):
     @property
     def fields(self) -> Sequence[tuple[bytes, bytes]]:
         """The header fields of the answer of a stream that takes its connection over."""
-        return HANDED_OVER_HEADERS[coding_of(self._encoder)]
+        return HANDED_OVER_HEADERS[coding_of(self._encoder)] + self._gateway_field
+
+    @property
+    def _gateway_field(self) -> list[tuple[bytes, bytes]]:
+        """Return the field that names this gateway where there are several: sessions move."""
+        session = self._session
+        # Ids of sessions have a dot where there are several gateways, after the one that opened it.
+        return [(GATEWAY, session.context.gateway_id.encode())] if "." in session.id else []
 
     def begin(self, hand_over: HandOver, head: bytes) -> None:
         """Take the connection of a request over, without a task; `head`: of the answer."""

@@ -16,6 +16,7 @@ from tidegate.app.http.requests import (
     read_body,
     session_id,
 )
+from tidegate.app.http.wire import GATEWAY
 from tidegate.app.refusals import Refused
 
 OPERATIONS = frozenset(("/healthz", "/readyz", "/metrics"))
@@ -65,7 +66,7 @@ class ForwardToOwner:
         await self._app(scope, _replay(body, receive), send)
 
     def _with_gateway_id(self, send: Send) -> Send:
-        pair = (b"tidegate-gateway", self._peers.gateway.encode())
+        pair = (GATEWAY, self._peers.gateway.encode())
 
         async def send_with_gateway_id(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -29,6 +29,8 @@ EXPOSED_HEADERS: Final = (
     "Tidegate-Gateway",
 )
 """Header fields of answers that pages of allowed origins may read."""
+GATEWAY: Final = b"tidegate-gateway"
+"""The header field that names the gateway that answers, where there are several."""
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
 STREAM_ENDINGS = tuple(ending.encode() for ending in STREAMS)
 

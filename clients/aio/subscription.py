@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 import httpx2
 
-from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable, StreamLost
+from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from tidegate.clients.sse import Event
 from tidegate.clients.stream import Stream, Streamed
 
@@ -80,7 +80,7 @@ class AsyncSubscription(Streamed):
                     await self._wait(self._stream.wait_s(time.monotonic()))
                     continue
                 try:
-                    self._stream.opened(answer.status_code)
+                    self._stream.opened(answer.status_code, answer.headers)
                     chunks = answer.aiter_raw()
                     while not self._finished() and (chunk := await self._read(chunks)) is not None:
                         for event in self._stream.events(chunk):
@@ -111,7 +111,7 @@ class AsyncSubscription(Streamed):
             raise self._stream.silent(seconds) from None
         except httpx2.HTTPError as error:
             reason = str(error) or type(error).__name__
-            raise StreamLost(f"the stream was lost: {reason}") from None
+            raise self._stream.lost(f"was lost: {reason}") from None
 
     async def _poll(self) -> Any:
         """Return the answer to one request; None if the iteration is to end."""

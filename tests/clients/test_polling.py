@@ -208,7 +208,7 @@ def test_a_stream_that_is_held_back_is_polled_for_minutes() -> None:
     assert stream.polls(AGAIN_SECONDS)
     assert held.answer(page([put("a", "2")], "e_2"), AGAIN_SECONDS) == ["message"]
     assert len(held.reported) == 2
-    stream.opened(200)
+    stream.opened(200, {})
     assert patience_s == stream.silence_s_max
     assert list(stream.events(b'event: hello\ndata: {"heartbeat_ms":20000}\n\n'))
     assert not stream.is_polling
@@ -226,7 +226,7 @@ def test_a_long_snapshot_is_read_to_its_end_before_the_stream_is_tried() -> None
 
 def test_a_silent_stream_is_held_back_only_before_its_first_byte() -> None:
     stream = Stream()
-    stream.opened(200)
+    stream.opened(200, {})
     assert stream.silent(15).timed_out
     list(stream.events(b": heartbeat\n\n"))
     assert not stream.silent(15).timed_out
@@ -263,7 +263,7 @@ def test_what_a_stream_grants_and_polling_refuses_waits_for_the_stream() -> None
 def test_a_pattern_says_why_it_waits_for_the_stream() -> None:
     reported: list[str] = []
     stream = Stream(trouble=reported.append, polling=Polling("px.*", BATCH))
-    stream.opened(200)
+    stream.opened(200, {})
     stream.failed(stream.silent(15), 0.0)
     (sentence,) = reported
     assert sentence.endswith("polling cannot replace it: a pattern is not polled")

@@ -218,6 +218,25 @@ def test_a_topic_that_is_missing_for_a_while_is_waited_for() -> None:
     assert lost == ["the stream ended"] * 2
 
 
+def test_the_reason_of_a_goodbye_and_the_gateway_that_said_it_are_reported() -> None:
+    goodbye = b'event: goodbye\nretry: 1\ndata: {"reason":"SHUTDOWN","reconnect":true}\n\n'
+    scripts = (
+        stream(HELLO, row(1), goodbye, gateway="g1"),
+        stream(HELLO, row(2), gateway="g2"),
+        stream(HELLO, row(3), goodbye),
+    )
+    reported: list[str] = []
+    with scripted(*scripts, plain(204)) as fake, Gateway(fake.address) as gateway:
+        subscription = gateway.subscribe("t", trouble=reported.append)
+        served = [subscription.gateway_id for event in subscription if event.name == "hello"]
+    assert served == ["g1", "g2", ""]
+    assert reported == [
+        "the stream of gateway g1 ended: SHUTDOWN",
+        "the stream of gateway g2 ended",
+        "the stream ended: SHUTDOWN",
+    ]
+
+
 def test_a_topic_that_stays_missing_is_raised_in_the_end(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

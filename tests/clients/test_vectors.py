@@ -138,7 +138,7 @@ def test_a_stream_comes_back_with_the_id_that_it_has_to_send(vector: Vector) -> 
     sent = vector["sent"].encode()
     for pieces in ([sent], [bytes([byte]) for byte in sent]):
         stream = Stream(vector["before"], backoff=Backoff(chance=lambda least, most: least))
-        stream.opened(200)
+        stream.opened(200, {})
         for piece in pieces:
             list(stream.events(piece))
         assert stream.last_id == vector["id"]

@@ -190,6 +190,21 @@ def test_it_comes_back_when_the_gateway_does() -> None:
     assert [last_id for last_id, _ in fake.requests] == [None, "1"]
 
 
+def test_why_a_gateway_left_and_which_one_follows_is_said() -> None:
+    goodbye = b'event: goodbye\nretry: 1\ndata: {"reason":"SHUTDOWN","reconnect":true}\n\n'
+    scripts = (
+        stream(HELLO, MESSAGE % b"1", goodbye, gateway="g1"),
+        stream(HELLO, MESSAGE % b"2", gateway="g2"),
+    )
+    with scripted(*scripts) as fake:
+        ended = call("subscribe", "t", "--count", "2", "--gateway", fake.address)
+    assert (ended.code, ended.out) == (0, "1\n2\n")
+    assert ended.err.splitlines() == [
+        "the stream of gateway g1 ended: SHUTDOWN",
+        "Reconnected to gateway g2",
+    ]
+
+
 def await_subscription(gateway: Gateway, topic: str = "prices") -> None:
     give_up_at = time.monotonic() + LOOPS_S
     while gateway.topic(topic)["subscriptions"] < 1:

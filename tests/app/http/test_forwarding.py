@@ -201,6 +201,21 @@ async def test_operations_tell_which_gateway_answered(redis_url: str) -> None:
         assert len(ids) == 2
 
 
+async def test_a_stream_tells_which_gateway_serves_it_also_after_a_move(redis_url: str) -> None:
+    async with two_gateways(redis_url) as (one, two):
+        await one.topic()
+        await two.topic()
+        session = await opened(one)
+        ids = [(await each.http.get("/healthz")).headers["tidegate-gateway"] for each in (one, two)]
+        assert session.startswith(f"{ids[0]}.")
+        for path in (f"/v1/sessions/{session}/events", "/v1/topics/px/subscribe"):
+            for remote, gateway_id in zip((one, two), ids, strict=True):
+                for coding in ("identity", "gzip"):
+                    headers = {"Accept": "text/event-stream", "Accept-Encoding": coding}
+                    async with remote.http.stream("GET", path, headers=headers) as answer:
+                        assert answer.headers.get_list("tidegate-gateway") == [gateway_id]
+
+
 @pytest.mark.parametrize("path", ["/v1/sessions/", "/v1/sessions/a.b.c", "/v1/sessions/gone.s1"])
 async def test_what_is_no_session_is_unknown(redis_url: str, path: str) -> None:
     async with two_gateways(redis_url) as (one, _):

@@ -43,9 +43,16 @@ class Scripted:
 
 
 def stream(
-    *pieces: bytes, then_hang: threading.Event | None = None, apart_s: float = 0.0
+    *pieces: bytes,
+    then_hang: threading.Event | None = None,
+    apart_s: float = 0.0,
+    gateway: str = "",
 ) -> Script:
-    """An event stream of these pieces, which ends, or stays silent until the event is set."""
+    """An event stream of these pieces, which ends, or stays silent until the event is set.
+
+    `gateway`: the id of the one of several that serves it.
+    """
+    headers = {"Tidegate-Gateway": gateway} if gateway else {}
 
     async def body() -> AsyncIterator[bytes]:
         for piece in pieces:
@@ -54,7 +61,9 @@ def stream(
         if then_hang is not None:
             await _set(then_hang)
 
-    return lambda request: StreamingResponse(body(), media_type="text/event-stream")
+    return lambda request: StreamingResponse(
+        body(), headers=headers, media_type="text/event-stream"
+    )
 
 
 def broken_stream(*pieces: bytes) -> Script:
