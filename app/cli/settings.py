@@ -75,6 +75,9 @@ Durations are an integer and a unit, `ns us ms s m h d w`; sizes an integer and 
 or out of bounds, and a file that is not TOML end the command with one line on standard error and
 exit status 78. So does an environment variable that begins with `TIDEGATE_` and looks like a
 misspelt setting; one that resembles none is ignored with a warning.
+
+`tidegate serve --check`, with the flags of the start, names everything that is wrong, one line
+each, and starts nothing ([administration.md](administration.md)).
 """
 
 HEADING = """\
