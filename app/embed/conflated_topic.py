@@ -185,7 +185,11 @@ class ConflatedTopic:
         )
 
     def close(self) -> None:
-        """End every stream with a goodbye that tells its reader when to come back."""
+        """End every stream with a goodbye that tells its reader when to come back.
+
+        The topic stays usable. At a shutdown, call it before the server ends its connections: the
+        end of a lifespan is too late.
+        """
         self._driven.close_readers()
 
     # What is asked for

@@ -3,24 +3,13 @@
 uvicorn --app-dir examples/embedded app:app --port 8001
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel
 
 from tidegate.embed import ConflatedTopic
 
+app = FastAPI()
 prices = ConflatedTopic(key=["/symbol"], name="prices", options="conflation=1s,oof")
-
-
-@asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    yield
-    prices.close()
-
-
-app = FastAPI(lifespan=lifespan)
 
 
 class Price(BaseModel):

@@ -232,7 +232,7 @@ def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
 
 def test_blocks_that_another_test_runs_are_read_there() -> None:
     named = {block.test for page in PAGES for block in blocks(page) if block.test is not None}
-    assert len(named) == 10
+    assert len(named) == 11
     assert [
         name for name in named if "block_run_by(__file__)" not in (ROOT / name).read_text()
     ] == []

@@ -14,6 +14,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from dev import ROOT
+from tests.docs.site import block_run_by
 from tests.support import leftovers
 from tests.support.commands import environment
 from tests.support.deadlines import HANGS_S
@@ -33,6 +35,7 @@ SERVERS = {
         *("--workers-kill-timeout", "1", APP),  # it waits for open streams else
     ),
 }
+PROGRAM = "hypercorn, by the program of docs/embedding.md"
 MIB = 1 << 20
 PUBLISHED_BYTES = 80 * MIB
 STOPPED_BYTES = 24 * MIB
@@ -81,9 +84,16 @@ class Service:
 @contextlib.asynccontextmanager
 async def service(server: str) -> AsyncIterator[Service]:
     port = lasting_port()
-    words = [word.format(port=port) for word in SERVERS[server]]
+    if server == PROGRAM:
+        words = ["-c", block_run_by(__file__).text.replace("8001", str(port))]
+    else:
+        words = ["-m", server, *(word.format(port=port) for word in SERVERS[server])]
     process = subprocess.Popen(
-        [sys.executable, "-m", server, *words], env=environment(), process_group=0, text=True
+        [sys.executable, *words],
+        cwd=ROOT / "examples/embedded",
+        env=environment(),
+        process_group=0,
+        text=True,
     )
     leftovers.watch(process)
     address = f"http://127.0.0.1:{port}"
@@ -176,3 +186,11 @@ async def test_a_stopped_server_ends_its_streams(server: str) -> None:
             if server == "uvicorn":
                 assert rest[-1].name == "goodbye"
         await asyncio.to_thread(here.process.wait, HANGS_S)
+
+
+async def test_close_before_the_server_stops_says_goodbye() -> None:
+    async with service(PROGRAM) as here, here.reading(options="conflation=1s") as stream:
+        await stream.until("group_end")
+        here.process.send_signal(signal.SIGTERM)
+        assert (await stream.rest())[-1].name == "goodbye"
+        assert await asyncio.to_thread(here.process.wait, HANGS_S) == 0

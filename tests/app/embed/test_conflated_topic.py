@@ -308,7 +308,7 @@ async def test_a_loop_that_breaks_off_leaves_no_reader() -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_close_ends_every_subscription() -> None:
+async def test_close_ends_every_subscription_and_the_topic_stays_usable() -> None:
     prices = ConflatedTopic(key=["/symbol"])
     prices.close()  # nobody is there
     ended = asyncio.create_task(all_of(prices))
@@ -317,6 +317,8 @@ async def test_close_ends_every_subscription() -> None:
     await asyncio.sleep(0.001)
     prices.close()
     assert [row.value for row in await ended] == [{"symbol": "a"}]
+    await prices.publish({"symbol": "b"})
+    assert await snapshot(prices) == [{"symbol": "a"}, {"symbol": "b"}]
 
 
 async def all_of(topic: ConflatedTopic) -> list[Row]:
