@@ -137,7 +137,8 @@ class Gateway:
             topic: the topic to publish to.
             messages: a list of values or of their JSON texts as bytes, or one of them. A value is
                 a dict, a list, a dataclass, a Struct of msgspec, a model of pydantic, a text, a
-                number, None. A list is several messages: one that is a list stands in another.
+                number, None. A Decimal is a number with all of its digits. A list is several
+                messages: one that is a list stands in another.
             producer: name of a numbered producer; `sequence` is the number of this batch, and a
                 number that was published before publishes nothing.
             sequence: see `producer`.
