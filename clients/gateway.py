@@ -128,6 +128,7 @@ class Gateway:
         producer: str | None = None,
         sequence: int | None = None,
         *,
+        delta: bool = False,
         idempotency_key: str | None = None,
         trouble: Trouble | None = None,
     ) -> Published:
@@ -142,6 +143,8 @@ class Gateway:
             producer: name of a numbered producer; `sequence` is the number of this batch, and a
                 number that was published before publishes nothing.
             sequence: see `producer`.
+            delta: each message is a JSON Merge Patch (RFC 7396) of the record of its key: fields
+                that it does not name stay, and None removes a field.
             idempotency_key: names the request for a day, also beyond this process; by default a
                 request without a producer gets a random one.
             trouble: called with a sentence when the request is retried.
@@ -154,7 +157,7 @@ class Gateway:
             idempotency_key = new_key()
         lines = lines_of(messages)
         post = Post.of(lines, producer=producer, sequence=sequence, idempotency_key=idempotency_key)
-        return self._transport.ask(requests.publish(topic, post), trouble)
+        return self._transport.ask(requests.publish(topic, post, delta=delta), trouble)
 
     def publish_body(
         self, topic: str, body: bytes, producer: str, sequence: int, media_type: str = NDJSON

@@ -195,13 +195,14 @@ def delete_topic(name: str, *, if_match: str | None = None) -> Request[None]:
 
 
 def publish(
-    topic: str, post: Post, *, enveloped: bool = False, once: bool = False
+    topic: str, post: Post, *, enveloped: bool = False, delta: bool = False, once: bool = False
 ) -> Request[Published]:
     """Publish a body.
 
-    `enveloped`: each of its lines is an envelope; `once`: it is not repeated by the transport.
+    `enveloped`: each of its lines is an envelope; `delta`: each is a patch of its record; `once`:
+    it is not repeated by the transport.
     """
-    params = {"format": "envelope"} if enveloped else None
+    params = request_of(format="envelope" if enveloped else None, delta="true" if delta else None)
     given = {"content": post.body, "headers": post.headers, "params": params}
     path = f"{topic_path(topic)}/messages"
     return Request("POST", path, _published, given, takes_effect_once=not once)

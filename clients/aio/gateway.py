@@ -119,6 +119,7 @@ class AsyncGateway:
         producer: str | None = None,
         sequence: int | None = None,
         *,
+        delta: bool = False,
         idempotency_key: str | None = None,
         trouble: Trouble | None = None,
     ) -> Published:
@@ -128,7 +129,7 @@ class AsyncGateway:
             idempotency_key = new_key()
         lines = lines_of(messages)
         post = Post.of(lines, producer=producer, sequence=sequence, idempotency_key=idempotency_key)
-        return await self._transport.ask(requests.publish(topic, post), trouble)
+        return await self._transport.ask(requests.publish(topic, post, delta=delta), trouble)
 
     def publisher(
         self,

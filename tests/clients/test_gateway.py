@@ -80,6 +80,15 @@ async def test_the_whole_journal_is_read_in_pages(
         assert found == [json.loads(line)["value"] for line in lines] == list(expected)
 
 
+async def test_a_delta_changes_the_fields_that_it_names(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    gateway.publish("t", {"id": 1, "n": 1, "gone": 1, "stays": True})
+    gateway.publish("t", {"id": 1, "n": 2}, delta=True)
+    async with AsyncGateway(gateway.base_url) as other:
+        await other.publish("t", {"id": 1, "gone": None}, delta=True)
+    assert [json.loads(value) for value in gateway.sow("t")] == [{"id": 1, "n": 2, "stays": True}]
+
+
 async def test_the_newest_messages_are_read(gateway: Gateway) -> None:
     gateway.publish("log", [b"%d" % number for number in range(5)])
     assert [json.loads(line)["value"] for line in gateway.messages("log", last=2)] == [3, 4]

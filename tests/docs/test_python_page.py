@@ -26,7 +26,7 @@ BLOCKS = [block for block in EVERY if block != KILLED]
 
 @pytest.mark.nightly
 def test_its_examples_run() -> None:
-    assert len(BLOCKS) == 7
+    assert len(BLOCKS) == 9
     with serving() as address, Gateway(address) as gateway:
         gateway.put_topic("prices", {"key": ["/symbol"]})
         gateway.put_topic("orders", {"key": ["/id"]})
