@@ -22,6 +22,15 @@ class GatewayError(Exception):
     """Base: `str()` is one readable line."""
 
 
+def raised_here(error: Exception) -> Exception:
+    """Return an error that another thread or task has met, to be raised by the caller's.
+
+    Of a refusal or an outage its sentence says everything: how the client found it is left out, and
+    so are the places where it was raised before. Other errors are faults, whose place matters.
+    """
+    return error.with_traceback(None) if isinstance(error, GatewayError) else error
+
+
 class TokenUnusable(GatewayError):
     """The file of the token cannot be read, or holds none."""
 

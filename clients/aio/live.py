@@ -9,7 +9,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Self
 
 from tidegate.clients.aio.subscription import AsyncSubscription
-from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
+from tidegate.clients.errors import (
+    GatewayError,
+    GatewayProblem,
+    GatewayUnreachable,
+    raised_here,
+)
 from tidegate.clients.live.records import FLUSH_SECONDS_MAX, Records
 from tidegate.clients.live.request import READY_SECONDS_MAX, LiveRequest
 from tidegate.clients.replica import Changes
@@ -53,7 +58,7 @@ class AsyncLive(Records):
             text = f"no records of {self.request.topic} in {seconds_max:g} s"
             raise GatewayUnreachable(text) from None
         if self.error is not None:
-            raise self.error
+            raise raised_here(self.error)
 
     async def changes(self, for_s: float | None = None) -> AsyncIterator[Changes]:
         """Yield the changes from now on; the first are the records that are held already.
@@ -84,7 +89,7 @@ class AsyncLive(Records):
                 if changes:
                     yield changes
                 elif has_ended and self.error is not None:
-                    raise self.error
+                    raise raised_here(self.error)
                 elif has_ended or (ends_at is not None and time.monotonic() >= ends_at):
                     return
         finally:
@@ -113,18 +118,24 @@ class AsyncLive(Records):
         error: Exception | None = None
         # Any error, also a fault of this client: a reader would wait for ever.
         try:
-            try:
-                await self._apply_all(self.request.params(self.request.wants_removals))
-            except GatewayProblem as problem:
-                if not self.request.does_without_removals(problem):
-                    raise
-                await self._apply_all(self.request.params(with_removals=False))
+            if not await self._attempt(with_removals=self.request.wants_removals):
+                await self._attempt(with_removals=False)
         except Exception as found:
             reason, error = str(found), found
         finally:
             self._finish(reason, error)
             async with self._moved:
                 self._moved.notify_all()
+
+    async def _attempt(self, *, with_removals: bool) -> bool:
+        """Follow the subscription to its end; return False if it has to be without removals."""
+        try:
+            await self._apply_all(self.request.params(with_removals))
+        except GatewayProblem as problem:
+            if with_removals and self.request.does_without_removals(problem):
+                return False
+            raise
+        return True
 
     async def _apply_all(self, params: Mapping[str, str]) -> None:
         self._subscription = self._subscribe(params)

@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Self
 
-from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
+from tidegate.clients.errors import (
+    GatewayError,
+    GatewayProblem,
+    GatewayUnreachable,
+    raised_here,
+)
 from tidegate.clients.live.records import FLUSH_SECONDS_MAX, Records
 from tidegate.clients.live.request import READY_SECONDS_MAX, LiveRequest
 from tidegate.clients.replica import Changes
@@ -90,7 +95,7 @@ class Live(Records):
             if not self._moved.wait_for(lambda: self.is_ready or self.end, seconds_max):
                 raise GatewayUnreachable(f"no records of {self.request.topic} in {seconds_max:g} s")
             if self.error is not None:
-                raise self.error
+                raise raised_here(self.error)
 
     def changes(self, for_s: float | None = None) -> Iterator[Changes]:
         """Yield the changes from now on; the first are the records that are held already.
@@ -119,7 +124,7 @@ class Live(Records):
                 if changes:
                     yield changes
                 elif has_ended and self.error is not None:
-                    raise self.error
+                    raise raised_here(self.error)
                 elif has_ended or (ends_at is not None and time.monotonic() >= ends_at):
                     return
         finally:
@@ -155,17 +160,23 @@ class Live(Records):
         error: Exception | None = None
         # Any error, also a fault of this client: a reader would wait for ever.
         try:
-            try:
-                self._apply_all(self.request.params(self.request.wants_removals))
-            except GatewayProblem as problem:
-                if not self.request.does_without_removals(problem):
-                    raise
-                self._apply_all(self.request.params(with_removals=False))
+            if not self._attempt(with_removals=self.request.wants_removals):
+                self._attempt(with_removals=False)
         except Exception as found:
             reason, error = str(found), found
         self._finish(reason, error)
         with self._moved:
             self._moved.notify_all()
+
+    def _attempt(self, *, with_removals: bool) -> bool:
+        """Follow the subscription to its end; return False if it has to be without removals."""
+        try:
+            self._apply_all(self.request.params(with_removals))
+        except GatewayProblem as problem:
+            if with_removals and self.request.does_without_removals(problem):
+                return False
+            raise
+        return True
 
     def _apply_all(self, params: Mapping[str, str]) -> None:
         with self._moved:

@@ -40,13 +40,14 @@ class Publisher:
         self._retry = retry
         self._begin(outbox)
         # The thread would be gone with the program, and what waits with it.
-        atexit.register(self.close)
+        atexit.register(self._close_at_exit)
 
     def _begin(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._process = os.getpid()
         self._moved = threading.Condition()
         self._is_closed = False
+        self._closed_by = "the publisher is closed"
         self._thread = threading.Thread(target=self._run, name="tidegate-publisher", daemon=True)
         self._thread.start()
 
@@ -84,7 +85,7 @@ class Publisher:
         with self._moved:
             self._moved.wait_for(lambda: self._outbox.has_room or self._is_closed)
             if self._is_closed:
-                raise ValueError("the publisher is closed")
+                raise ValueError(self._closed_by)
             self._outbox.add(message, time.monotonic(), sequence)
             self._moved.notify_all()
 
@@ -114,7 +115,7 @@ class Publisher:
         Raises:
             PublisherStopped: a batch could not be delivered.
         """
-        atexit.unregister(self.close)
+        atexit.unregister(self._close_at_exit)
         if os.getpid() != self._process:
             return  # what waits is the parent's
         with self._moved:
@@ -126,6 +127,11 @@ class Publisher:
             self.flush()
         finally:
             self._thread.join()
+
+    def _close_at_exit(self) -> None:
+        # For other threads, which may still publish: none of them has closed it.
+        self._closed_by = "the program ends, which has closed the publisher"
+        self.close()
 
     def __enter__(self) -> Self:
         return self

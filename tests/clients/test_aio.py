@@ -9,7 +9,15 @@ from collections.abc import Iterator
 import pytest
 
 from tests.clients.support.streams import broken_stream, plain, scripted, stream
-from tests.clients.test_live import APART_S, batch, hello, in_parts, snapshot
+from tests.clients.test_live import (
+    APART_S,
+    REFUSAL,
+    batch,
+    hello,
+    in_parts,
+    modules_in,
+    snapshot,
+)
 from tests.clients.test_subscription import Clock
 from tests.support.deadlines import HANGS_S
 from tidegate.clients.aio.gateway import AsyncGateway
@@ -130,6 +138,14 @@ async def test_a_step_is_a_whole_snapshot_or_a_whole_flush(hang: threading.Event
             assert [len(await anext(steps)) for _ in range(2)] == [2, 2]
             await live.close()
         hang.set()
+
+
+async def test_a_refusal_shows_where_it_was_raised_and_nothing_of_how_it_was_found() -> None:
+    with scripted(REFUSAL) as fake:
+        async with AsyncGateway(fake.address) as gateway:
+            with pytest.raises(GatewayProblem) as raised:
+                await gateway.live("px").ready()
+    assert modules_in(raised.value) == ["aio/live.py"]
 
 
 async def test_a_live_dict_that_is_closed_at_once_has_ended() -> None:

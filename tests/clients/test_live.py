@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from typing import Any
 from urllib.request import urlopen
@@ -228,6 +230,26 @@ def test_a_refusal_is_raised_where_the_block_is_entered(
         assert live.end.startswith("Not valid options")
         if wish != {"options": "oof"}:
             assert [query.get("options") for _, query in fake.requests] == [asked]
+
+
+REFUSAL = plain(400, b'{"code":"options-invalid"}', "application/problem+json")
+
+
+def modules_in(error: BaseException) -> list[str]:
+    """The modules of the client that a traceback shows, of causes and contexts as well."""
+    text = "".join(traceback.format_exception(error))
+    return re.findall(r"tidegate/clients/([\w/]+\.py)", text)
+
+
+def test_a_refusal_shows_where_it_was_raised_and_nothing_of_how_it_was_found() -> None:
+    """Also the second time, and although a request with removals came before it."""
+    with scripted(REFUSAL) as fake, Gateway(fake.address) as gateway:
+        live = gateway.live("px")
+        for wait in (live.ready, lambda: list(live.changes()), live.ready):
+            with pytest.raises(GatewayProblem) as raised:
+                wait()
+            assert modules_in(raised.value) == ["live/live.py"]
+        assert len(fake.requests) == 2
 
 
 def test_a_gateway_that_is_not_there_is_raised() -> None:

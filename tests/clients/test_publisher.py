@@ -364,6 +364,36 @@ def test_a_forked_process_sends_what_it_publishes_itself() -> None:
     )
 
 
+ENDING = """
+import atexit, sys, threading
+from tidegate import Gateway
+
+ended = threading.Event()
+atexit.register(ended.wait, 30)  # after the publisher's own, which stands later
+publisher = Gateway(sys.argv[1]).publisher("t")
+
+def publish_for_ever():
+    try:
+        while True:
+            publisher.publish(1)
+    except ValueError as error:
+        print(error, flush=True)
+        ended.set()
+
+threading.Thread(target=publish_for_ever, daemon=True).start()
+"""
+
+
+@pytest.mark.system
+def test_a_thread_is_told_that_the_end_of_the_program_has_closed_its_publisher() -> None:
+    with serving_here() as address, Gateway(address):
+        ended = subprocess.run(
+            [sys.executable, "-P", "-c", ENDING, address],
+            env=environment(), check=True, timeout=HANGS_S, capture_output=True, text=True,
+        )  # fmt: skip
+    assert ended.stdout == "the program ends, which has closed the publisher\n"
+
+
 @pytest.mark.parametrize("publishes", [_publish, _publish_async], ids=["sync", "asyncio"])
 def test_a_producer_counts_over_a_restart_of_its_program(publishes: Any) -> None:
     with serving_here() as address, Gateway(address) as gateway:
