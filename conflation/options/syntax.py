@@ -160,7 +160,7 @@ def shown(name: str) -> str:
 def hint(name: str, known_names: Collection[str]) -> str:
     """Return the end of a sentence: the nearest known option if one is near, or whose it is."""
     if name in _OF_AMPS:
-        return ", one of AMPS without a counterpart here"
+        return f": {name} of AMPS has no counterpart here, see docs/coming-from/amps.md"
     name = name[:_HINT_CHARACTERS_MAX]
     nearest = min(known_names, key=lambda known: _edits(name, known))
     is_near = _edits(name, nearest) <= _HINT_EDITS_MAX
@@ -240,6 +240,13 @@ def _read_filter(text: str, position: int) -> Filter:
     return Filter.parse(text[1:-1], position + 1)
 
 
+_STARTS_OF_AMPS = {
+    "0": "0 of AMPS is epoch here",
+    "0|1|": "0|1| of AMPS is now here",
+    "recent": "recent of AMPS is the bookmark that you have stored",
+}
+
+
 def _read_bookmark(text: str, position: int) -> str | Bookmark | int:
     if text in (START, NOW):
         return text
@@ -251,8 +258,9 @@ def _read_bookmark(text: str, position: int) -> str | Bookmark | int:
     try:
         return parse_time(text, position)
     except TextInvalid as error:
-        detail = f"expected epoch, now, a bookmark or a time; {error}"
-        raise TextInvalid(detail, position) from None
+        # One that is nearly a time is told what is wrong with it.
+        detail = str(error).replace("expected ", "expected epoch, now, a bookmark or ", 1)
+        raise TextInvalid(_STARTS_OF_AMPS.get(text, detail), position) from None
 
 
 def _bookmark_text(value: object) -> str:

@@ -383,8 +383,9 @@ def _start_of(asked: JournalRange) -> JournalStart:
     try:
         return Since(parse_time(asked.start))
     except TextInvalid as error:
-        detail = f"from is epoch, a bookmark (the id of an event, unchanged) or a time: {error}."
-        raise Refused("bookmark-invalid", detail) from None
+        known = "expected epoch, a bookmark (the id of an event, unchanged) or "
+        detail = str(error).replace("expected ", known, 1)
+        raise Refused("bookmark-invalid", f"from: {detail}.") from None
 
 
 def _place_of(start: JournalStart, held: Topic) -> Bookmark:

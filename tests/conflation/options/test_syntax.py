@@ -64,7 +64,10 @@ def test_a_projection_and_its_grouping_are_one() -> None:
         ("offo", "; the nearest known one is oof"),
         ("skipn", "; the nearest known one is skip_n"),
         ("maxage", "; the nearest known one is max_age"),
-        ("fully_durable", ", one of AMPS without a counterpart here"),
+        (
+            "fully_durable",
+            ": fully_durable of AMPS has no counterpart here, see docs/coming-from/amps.md",
+        ),
         ("fully_durabl", ""),
     ],
 )

@@ -341,7 +341,11 @@ REFUSED = [
     No("batch_size=10001", 11, "from 1 to 10000"),
     No("batch_size=ten", 11, "whole number"),
     # bookmark and what needs it
-    No("bookmark=yesterday", 9, "expected epoch, now, a bookmark or a time"),
+    No("bookmark=yesterday", 9, "expected epoch, now, a bookmark or a time such as 2025-"),
+    No("bookmark=-1h", 9, "expected epoch, now, a bookmark or a time such as 2025-"),
+    No("bookmark=0", 9, "0 of AMPS is epoch here"),
+    No("bookmark=0|1|", 9, "0|1| of AMPS is now here"),
+    No("bookmark=recent", 9, "the bookmark that you have stored"),
     No("bookmark=2025-02-29T00:00:00Z", 9, "no such day"),
     No("bookmark=epoch", 0, "command subscribe", command="sow_and_subscribe"),
     No("bookmark=epoch", 0, "command subscribe", command="sow"),
