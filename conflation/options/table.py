@@ -248,7 +248,7 @@ class Options:
     send_keys = _flag("shows the key", granted=lambda given: given.shown.send_keys)
     no_sowkey = _flag("omits the key", granted=lambda given: given.shown.no_sowkey)
     progress = _flag(
-        "sends `progress` events, also while no row is sent",
+        "sends `progress` events for positions that no row's id names",
         granted=lambda given: given.shown.progress,
         source=TIDEGATE,
     )
