@@ -115,7 +115,7 @@ class Records(Mapping[Any, Any]):
         return in_order(self.rows(), self.request.order_by or "")
 
     def to_arrow(self) -> pyarrow.Table:
-        """Return the records as a table of PyArrow; integers are exact.
+        """Return the records as a table of PyArrow; integers are exact, decimals doubles.
 
         Raises:
             ModuleNotFoundError: PyArrow is not installed.
@@ -125,7 +125,7 @@ class Records(Mapping[Any, Any]):
         return to_arrow([row.value for row in self.in_order()])
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the records as a frame of pandas, of Arrow's types; integers are exact.
+        """Return the records as a frame of pandas, of Arrow's types; numbers as in `to_arrow`.
 
         Raises:
             ModuleNotFoundError: PyArrow or pandas is not installed.
@@ -135,7 +135,7 @@ class Records(Mapping[Any, Any]):
         return to_pandas([row.value for row in self.in_order()])
 
     def to_polars(self) -> polars.DataFrame:
-        """Return the records as a frame of polars; integers are exact.
+        """Return the records as a frame of polars; numbers as in `to_arrow`.
 
         Raises:
             ModuleNotFoundError: PyArrow or polars is not installed.

@@ -227,7 +227,7 @@ ENOUGH = Fraction(9, 10)
 
 HEADS = ("key", "pace", "interval", "messages", "bytes", "saving", "age p50", "age p99", "keys", "")
 LEFT_HEADS = frozenset({"key", "pace", ""})
-RECOMMENDED = "<"
+RECOMMENDED = "recommended"
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,7 +223,7 @@ def test_the_table_marks_what_is_recommended() -> None:
     assert lines[:3] == [
         "key  pace  interval  messages   bytes  saving  age p50  age p99  keys",
         "/a   key       10ms       280  14,000   72.0%     7 ms     7 ms     4",
-        "/a   key      100ms        50   2,500   95.0%     7 ms     7 ms     4  <",
+        "/a   key      100ms        50   2,500   95.0%     7 ms     7 ms     4  recommended",
     ]
     assert lines[3].startswith("/a: 1,000 messages, 50,000 bytes in; 4 keys whose newest are 200 ")
     assert lines[3].endswith('most of ["IBM"] 60%, ["AIG"] 40%')
