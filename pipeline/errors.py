@@ -13,7 +13,8 @@ PipelineError
 |- SourceUnreachable    the source does not answer
 |- SourceRefused        the source said no
 |- GatewayRefused       the gateway said no
-|  `- RunFenced         a newer run of the stream has taken over
+|  |- RunFenced         a newer run of the stream has taken over
+|  `- KeyMismatch       the topic exists with another key
 |- GatewayUnreachable   the gateway does not answer
 `- StreamFailed         anything else that ended a query
 """
@@ -107,6 +108,12 @@ class GatewayRefused(PipelineError):
 
 class RunFenced(GatewayRefused):
     """A newer run of the stream has committed: this one is a forgotten process."""
+
+    may_pass = False
+
+
+class KeyMismatch(GatewayRefused):
+    """The topic exists with another key than the definition's: somebody has to choose."""
 
     may_pass = False
 

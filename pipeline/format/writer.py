@@ -26,7 +26,7 @@ from tidegate.keys.errors import KeysError
 from tidegate.keys.jsontext import check_json, one_line
 from tidegate.keys.spec import canonical_key
 from tidegate.pipeline.connection import Stages, gateway_at
-from tidegate.pipeline.errors import DefinitionInvalid, GatewayRefused, StreamFailed
+from tidegate.pipeline.errors import DefinitionInvalid, GatewayRefused, KeyMismatch, StreamFailed
 from tidegate.pipeline.format.executor_check import SentToExecutors
 from tidegate.pipeline.format.options import WriteOptions
 
@@ -231,7 +231,7 @@ def make_ready(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
         if found is None:
             gateway.put_topic(options.topic, {"key": list(options.fields)})
         elif options.fields and found.get("key") != list(options.fields):
-            raise GatewayRefused(
+            raise KeyMismatch(
                 f"topic {options.topic} exists with key {found.get('key')}, "
                 f"the option says {list(options.fields)}"
             )

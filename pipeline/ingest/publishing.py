@@ -22,7 +22,7 @@ from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.connection import STAGE_BYTES_MAX, STAGE_MESSAGES_MAX, body_of
-from tidegate.pipeline.errors import GatewayRefused
+from tidegate.pipeline.errors import GatewayRefused, KeyMismatch
 from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.definition import IngestDefinition
 from tidegate.pipeline.ingest.payloads import Line, PayloadForm, PayloadReader, RecordInvalid
@@ -123,7 +123,7 @@ class TopicPublisher:
         """Create the topic if it does not exist; else take its key.
 
         Raises:
-            GatewayRefused: the topic has another key than the definition.
+            KeyMismatch: the topic has another key than the definition.
         """
         definition = self._definition
         found = self._gateway.find_topic(definition.topic)
@@ -134,7 +134,7 @@ class TopicPublisher:
             found = self._gateway.topic(definition.topic)
         has = found.get("key") or []
         if wanted is not None and has != wanted:
-            raise GatewayRefused(
+            raise KeyMismatch(
                 f"topic {definition.topic} exists with key {has}, the definition's is {wanted}: "
                 "name another topic, or delete this one"
             )

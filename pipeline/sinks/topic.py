@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.columns.rows import shuffle_partitions
 from tidegate.pipeline.connection import Stages, gateway_at
-from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused
+from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused, KeyMismatch
 from tidegate.pipeline.sinks.sink import (
     Batch,
     BatchResult,
@@ -118,8 +118,8 @@ class TopicWriter:
         Returns its epoch and those that it continues.
 
         Raises:
-            GatewayRefused: it exists with another key, the gateway does not want it, or it is gone
-                though it was declared.
+            KeyMismatch: it exists with another key.
+            GatewayRefused: the gateway does not want it, or it is gone though it was declared.
         """
         with gateway_at(self.gateway) as gateway:
             found = gateway.find_topic(self.topic)
@@ -132,7 +132,7 @@ class TopicWriter:
                 found = gateway.find_topic(self.topic) or {}
             # Messages would be refused one by one, or replace records of another key.
             elif found.get("key") != self.definition["key"]:
-                raise GatewayRefused(
+                raise KeyMismatch(
                     f"topic {self.topic} exists with key {found.get('key')}, "
                     f"the stream's is {self.definition['key']}"
                 )

@@ -15,7 +15,7 @@ from tests.support.rules import rule
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.definitions.source import KeyFormat
-from tidegate.pipeline.errors import GatewayRefused
+from tidegate.pipeline.errors import GatewayRefused, KeyMismatch
 from tidegate.pipeline.ingest import publishing
 from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.definition import IngestDefinition
@@ -276,7 +276,7 @@ def test_the_topic_has_the_key_of_the_definition_or_gives_its_own(
     gateway: Gateway, definition: IngestDefinition
 ) -> None:
     gateway.put_topic("t", {"key": ["/other"]})
-    with pytest.raises(GatewayRefused, match=r"topic t exists with key \['/other'\]"):
+    with pytest.raises(KeyMismatch, match=r"topic t exists with key \['/other'\]"):
         publisher(definition, gateway)
     made = publisher(replace(definition, spec=None), gateway)
     assert made.publish(batch(1)) == Outcome(0, 0, 1)  # it has no field /other

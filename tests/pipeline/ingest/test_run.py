@@ -15,7 +15,8 @@ from tests.support.deadlines import HANGS_S
 from tests.support.ports import lasting_port
 from tests.support.rules import rule
 from tests.support.tokens import claims, grant, public_jwk, signed, write_keys
-from tidegate.pipeline.errors import SourceLost
+from tidegate.clients.gateway import Gateway
+from tidegate.pipeline.errors import KeyMismatch, SourceLost
 from tidegate.pipeline.ingest.run import run_sources
 from tidegate.pipeline.operations.shutdown import Stop
 from tidegate.pipeline.operations.supervisor import RunOptions
@@ -88,6 +89,20 @@ def test_a_source_that_is_lost_ends_while_others_go_on_and_the_command_with_the_
             eventually(lambda: len(journal(address, "t")), 2)
         path.write_text('{"k":1}\n')
         with pytest.raises(SourceLost, match=r"a: .*has 8 bytes, but 16 of them were read before"):
+            run_sources(
+                definitions(tmp_path, FILE.split("[ingest.b]")[0], address),
+                RunOptions(),
+                Stop(),
+                lambda line: None,
+            )
+
+
+def test_a_topic_with_another_key_ends_the_source_because_no_start_mends_it(
+    tmp_path: Path,
+) -> None:
+    with serving_here() as address, Gateway(address) as gateway:
+        gateway.put_topic("t", {"key": ["/other"]})
+        with pytest.raises(KeyMismatch, match=r"a: topic t exists with key \['/other'\]"):
             run_sources(
                 definitions(tmp_path, FILE.split("[ingest.b]")[0], address),
                 RunOptions(),
