@@ -52,7 +52,7 @@ class KafkaCluster:
         """
         options = read_kafka_options(table)
         for name, _ in options:
-            if name.removeprefix("kafka.") in {"bootstrap.servers", *QUIET, *own}:
+            if name in {"bootstrap.servers", *QUIET, *own}:
                 raise DefinitionInvalid(
                     f"{table.where('options')}: {name} is no option of {command}"
                 )
@@ -69,8 +69,7 @@ class KafkaCluster:
 
     def settings(self, own: Mapping[str, object]) -> dict[str, Any]:
         """Return the configuration of a client: the options, and what goes before them."""
-        options = {name.removeprefix("kafka."): value for name, value in self.options}
-        return {**options, "bootstrap.servers": self.brokers, **QUIET, **own}
+        return {**dict(self.options), "bootstrap.servers": self.brokers, **QUIET, **own}
 
     def problem(self, error: KafkaError) -> PipelineError:
         """Return what a client's error means for the run."""

@@ -21,6 +21,9 @@ REDIS_ADDRESS = re.compile(r"(redis|rediss|unix)://\S+")
 ENTRY_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")  # two numbers of 64 bits
 BROKERS = re.compile(r"[^\s,:]+:[0-9]{1,5}(,[^\s,:]+:[0-9]{1,5})*")
 KAFKA_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # the legal names, kafka.common.internals.Topic
+EPOCH, NOW = "epoch (the earliest)", "now (the latest)"
+BEGINNINGS = f"{EPOCH} or {NOW}"
+"""What `from` may say, with the words that Kafka has for it."""
 VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[A-Za-z0-9.-]*")
 ROWS_PER_SECOND_MAX = 1_000_000
 
@@ -51,7 +54,7 @@ class RedisSource:
         expected = "an address such as redis://127.0.0.1:6379/0"
         start = table.text("from", default=START)
         if start not in {START, "now"} and not ENTRY_ID.fullmatch(start):
-            raise table.wrong("from", "epoch, now or the id of an entry", start)
+            raise table.wrong("from", f"{EPOCH}, {NOW} or the id of an entry", start)
         return cls(
             address=table.secret("address", REDIS_ADDRESS, expected),
             stream=table.checked("stream", str, "the key of a Redis stream"),
@@ -77,8 +80,8 @@ class KafkaSource:
     """A topic of Kafka, read from `start` (`epoch`, `now`) on.
 
     `connector` is the version of Spark's Kafka connector, or the folder of its jars; None is
-    Spark's own version. `options` go to Kafka's clients, `kafka.` before each name. `key_format` is
-    how the keys of tombstones are written; None where the definition does not say.
+    Spark's own version. `options` go to Kafka's clients. `key_format` is how the keys of tombstones
+    are written; None where the definition does not say.
     """
 
     brokers: str
@@ -100,7 +103,7 @@ class KafkaSource:
         """Read it from its table; a relative folder of jars is below `folder`."""
         start = table.text("from", default=START)
         if start not in {START, "now"}:
-            raise table.wrong("from", "epoch or now", start)
+            raise table.wrong("from", BEGINNINGS, start)
         return cls(
             brokers=table.checked("brokers", BROKERS.fullmatch, "brokers such as 127.0.0.1:9092"),
             kafka_topic=table.checked("topic", KAFKA_TOPIC.fullmatch, "the name of a Kafka topic"),
@@ -157,8 +160,8 @@ def read_key_format(table: TomlTable) -> KeyFormat | None:
 
 
 def read_kafka_options(table: TomlTable) -> tuple[tuple[str, str], ...]:
-    """Read options of a Kafka client, each with `kafka.` before its name."""
-    expected = 'texts, such as {"kafka.security.protocol" = "SSL"}'
+    """Read options of a Kafka client, by the client's own names."""
+    expected = 'a table of texts, such as {"security.protocol" = "SSL"}'
     options = table.raw("options")
     if options is None:
         return ()
@@ -169,7 +172,8 @@ def read_kafka_options(table: TomlTable) -> tuple[tuple[str, str], ...]:
 
 
 def _is_option(name: str, setting: object) -> bool:
-    return name.startswith("kafka.") and isinstance(setting, str)
+    # Spark's prefix; no client has such an option.
+    return not name.startswith("kafka.") and isinstance(setting, str)
 
 
 # --- files: their format and columns
@@ -393,5 +397,5 @@ def _start(table: TomlTable) -> str:
         try:
             split_bookmark(start)
         except ValueError:
-            raise table.wrong("from", "epoch, now or a bookmark", start) from None
+            raise table.wrong("from", f"{EPOCH}, {NOW} or a bookmark", start) from None
     return start

@@ -146,7 +146,7 @@ def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataF
     """
     reader = (
         spark.readStream.format("kafka")
-        .options(**dict(source.options))
+        .options(**{f"kafka.{name}": setting for name, setting in source.options})
         .option("kafka.bootstrap.servers", source.brokers)
         .option("subscribe", source.kafka_topic)
         # For the first start of a query only: later ones continue from the checkpoint.

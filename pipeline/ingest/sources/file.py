@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
-from tidegate.keys.text.bookmark import START
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import SourceLost, SourceUnreachable
 from tidegate.pipeline.ingest.connector import (
@@ -24,6 +23,7 @@ from tidegate.pipeline.ingest.connector import (
     SourceRecord,
     Through,
 )
+from tidegate.pipeline.ingest.sources.shared import read_start
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 FIRST_LINE_BYTES_MAX = 4_096
@@ -56,10 +56,7 @@ class GrowingFiles:
 def read_source(table: TomlTable, folder: Path) -> GrowingFiles:
     """Read the table; a relative path is below `folder`."""
     pattern = table.checked("path", str.strip, "a path or pattern, such as logs/app.ndjson*")
-    start = table.text("from", default=START)
-    if start not in {START, "now"}:
-        raise table.wrong("from", "epoch or now", start)
-    return GrowingFiles(folder.resolve() / pattern, start)
+    return GrowingFiles(folder.resolve() / pattern, read_start(table))
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegate.keys.text.bookmark import START
+from tidegate.pipeline.definitions.source import BEGINNINGS
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.ingest.connector import BYTES_MAX, RECORDS_MAX, SourceRecord
 
@@ -17,7 +18,7 @@ def read_start(table: TomlTable) -> str:
     """Read where a source begins that has no message at the gateway yet: `epoch` or `now`."""
     start = table.text("from", default=EPOCH)
     if start not in {EPOCH, NOW}:
-        raise table.wrong("from", "epoch or now", start)
+        raise table.wrong("from", BEGINNINGS, start)
     return start
 
 

@@ -23,10 +23,10 @@ from tidegate.pipeline.errors import DefinitionInvalid
     ("old", "new", "said"),
     [
         ('topic = "ticks"}', 'topic = "_x"}', "newest.source.topic: expected a topic name"),
-        ('topic = "ticks"}', 'topic = "t", from = "1"}', "from: expected epoch, now or a bookmark"),
-        ('topic = "ticks"}', 'topic = "t", from = "a b-7"}', "from: expected epoch, now or a b"),
-        ('topic = "ticks"}', 'topic = "t", from = "e-07"}', "from: expected epoch, now or a b"),
-        ('topic = "ticks"}', 'topic = "t", from = "\u00e9-1"}', "from: expected epoch, now or a b"),
+        ('topic = "ticks"}', 'topic = "t", from = "1"}', "now (the latest) or a bookmark"),
+        ('topic = "ticks"}', 'topic = "t", from = "a b-7"}', "now (the latest) or a bookmark"),
+        ('topic = "ticks"}', 'topic = "t", from = "e-07"}', "now (the latest) or a bookmark"),
+        ('topic = "ticks"}', 'topic = "t", from = "\u00e9-1"}', "now (the latest) or a bookmark"),
         (
             'topic = "ticks"}',
             'topic = "t", path = "x"}',
@@ -71,11 +71,11 @@ def test_a_kafka_topic_comes_with_a_connector_and_options(tmp_path: Path) -> Non
     assert plain.place == "kafka topic ticks"
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "a.jar").touch()
-    more = '"kafka.security.protocol" = "SSL"'
+    more = '"security.protocol" = "SSL"'
     source = source_of(tmp_path, f'{KAFKA}, from = "now", connector = "jars", options = {{{more}}}')
     assert isinstance(source, KafkaSource)
     assert (source.start, source.connector) == ("now", tmp_path / "jars")
-    assert source.options == (("kafka.security.protocol", "SSL"),)
+    assert source.options == (("security.protocol", "SSL"),)
     versioned = source_of(tmp_path, f'{KAFKA}, connector = "4.2.0"')
     assert isinstance(versioned, KafkaSource)
     assert versioned.connector == "4.2.0"
@@ -94,15 +94,18 @@ def test_made_rows_are_remembered_with_what_makes_them(tmp_path: Path) -> None:
     ("table", "said"),
     [
         (REDIS.replace("redis:", "http:"), "source.address: expected an address such as redis://"),
-        (f"{REDIS}, from = 'epoch-1'", "source.from: expected epoch, now or the id of an entry"),
+        (f"{REDIS}, from = 'epoch-1'", "now (the latest) or the id of an entry"),
         (REDIS.replace('"ticks"', '""'), "source.stream: expected the key of a Redis stream"),
         (f'{REDIS}, topic = "t"', "source.topic: unknown field"),
         (KAFKA.replace("a:9092", "a"), "source.brokers: expected brokers such as"),
         (KAFKA.replace('"ticks"', '"a b"'), "source.topic: expected the name of a Kafka topic"),
-        (f'{KAFKA}, from = "1-2"', "source.from: expected epoch or now"),
+        (f'{KAFKA}, from = "1-2"', "source.from: expected epoch (the earliest) or now"),
         (f'{KAFKA}, connector = "no"', "source.connector: expected a version such as 4.1.0, or a"),
-        (f'{KAFKA}, options = {{"group.id" = "g"}}', "source.options: expected texts, such as"),
-        (f'{KAFKA}, options = {{"kafka.a" = 1}}', "source.options: expected texts, such as"),
+        (
+            f'{KAFKA}, options = {{"kafka.group.id" = "g"}}',
+            "source.options: expected a table of texts, such as",
+        ),
+        (f'{KAFKA}, options = {{"a" = 1}}', "source.options: expected a table of texts"),
         (RATE.replace("10", "0"), "source.rows_per_second: expected a whole number from 1"),
         (RATE.replace("10", "1_000_001"), "source.rows_per_second: expected a whole number from"),
         ('kind = "rate"', "source.rows_per_second: is missing, expected how many"),
@@ -122,8 +125,8 @@ def test_files_have_no_time_of_publication(tmp_path: Path) -> None:
 
 
 def test_no_error_repeats_a_password(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match=r"source\.options: expected texts") as caught:
-        source_of(tmp_path, f'{KAFKA}, options = "kafka.sasl.jaas.config=secret"')
+    with pytest.raises(Exception, match=r"source\.options: expected a table of texts") as caught:
+        source_of(tmp_path, f'{KAFKA}, options = "sasl.jaas.config=secret"')
     assert "secret" not in str(caught.value)
     with pytest.raises(Exception, match=r"source\.address: expected") as caught:
         source_of(tmp_path, REDIS.replace("redis:", "reddis:"))

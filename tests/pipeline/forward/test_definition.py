@@ -72,8 +72,8 @@ def test_a_short_definition_has_defaults(tmp_path: Path) -> None:
             "sink.transactional_id: expected an id",
         ),
         (
-            KAFKA.replace('"k"}', '"k", options = {"kafka.transactional.id" = "geheim"}}'),
-            "sink.options: kafka.transactional.id is no option of a forward",
+            KAFKA.replace('"k"}', '"k", options = {"transactional.id" = "geheim"}}'),
+            "sink.options: transactional.id is no option of a forward",
         ),
         (FILE + 'options = "conflation=1s"', "forward.a.options: belongs in source = {topic ="),
         ("[ingest.a]", "ingest: runs with tidegate ingest"),

@@ -287,7 +287,7 @@ def test_what_is_missing_or_wrong_is_a_sentence(
     with pytest.raises(SourceRefused, match=r"Kafka topic nothing at .*[Uu]nknown topic"):
         opened(broker, "nothing", tmp_path)
     with pytest.raises(DefinitionInvalid, match=r"options of Kafka: .*no\.such"):
-        opened(broker, topic, tmp_path, ', options = {"kafka.no.such" = "secret"}')
+        opened(broker, topic, tmp_path, ', options = {"no.such" = "secret"}')
     monkeypatch.setattr("tidegate.pipeline.forward.sinks.kafka.ANSWER_SECONDS_MAX", 2.0)
     text = file(broker, topic).replace(broker.address, "127.0.0.1:1")
     [definition] = definitions(tmp_path, text, "http://127.0.0.1:8080")
