@@ -49,6 +49,17 @@ from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
 logger = logging.getLogger("tidegate.driver")
+_CLOSED = {
+    GONE: "its peer left",
+    CloseReason.QUEUE_LIMIT: "its message queue is full",
+    CloseReason.SHUTDOWN: "the gateway shuts down",
+    CloseReason.CLOSED_BY_ADMIN: "an administrator closed it",
+    CloseReason.REPLACED: "another connection replaced it",
+    CloseReason.UNSUBSCRIBED: "its last subscription ended",
+    CloseReason.WRITE_TIMEOUT: "its peer did not read in time",
+    CloseReason.TOKEN_EXPIRED: "its token expired",
+    CloseReason.REVOKED: "its access was revoked",
+}
 
 
 class Driver:
@@ -290,7 +301,7 @@ class Driver:
             return  # the peer left after its reason was noted
         shown, reason = shown_id(event.session), event.reason or GONE
         figures = log_event("session-closed", session=shown, reason=reason)
-        logger.info("session %s closed: %s", shown, reason, extra=figures)
+        logger.info("session %s closed: %s", shown, _CLOSED[reason], extra=figures)
         if consumer is None or event.reason is None:
             self.figures.left += 1
             return

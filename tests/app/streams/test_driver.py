@@ -11,7 +11,7 @@ import pytest
 from tests.support.deadlines import HANGS_S
 from tests.support.manual_driver import described, make_frames
 from tidegate.app.streams import scheduler
-from tidegate.app.streams.driver import Consumer, Driver
+from tidegate.app.streams.driver import _CLOSED, Consumer, Driver
 from tidegate.conflation import steps
 from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
@@ -19,6 +19,7 @@ from tidegate.conflation.errors import LimitReached, TopicUnknown
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Output, RecordsExpired, Rows
+from tidegate.conflation.sessions.registry import GONE
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark
@@ -197,6 +198,10 @@ async def test_equal_subscriptions_take_the_same_batch() -> None:
         assert isinstance(rows, Rows)
         batches.append(rows.batch)
     assert batches[0] is batches[1] is batches[2]
+
+
+def test_the_log_has_a_sentence_for_each_end_of_a_session() -> None:
+    assert _CLOSED.keys() == {GONE, *CloseReason}
 
 
 async def test_a_large_publish_lets_streams_write_in_between() -> None:
