@@ -6,13 +6,15 @@ import time
 from contextlib import closing
 
 from tidegate.pipeline.connection import gateway_at, reported_retry
-from tidegate.pipeline.ingest.connector import Connector, Restored
+from tidegate.pipeline.ingest.connector import Connector, Restored, SourceBatch
 from tidegate.pipeline.ingest.definition import IngestDefinition
 from tidegate.pipeline.ingest.publishing import TopicPublisher
 from tidegate.pipeline.operations.supervisor import Say
 from tidegate.pipeline.operations.threads import READ_SECONDS, ThreadRun, ThreadStream
 
 MS_PER_S = 1_000
+FENCE_SECONDS = 10.0
+"""How often an idle source asks whether a later process has taken over."""
 
 
 class Intake(ThreadStream):
@@ -36,20 +38,37 @@ class Intake(ThreadStream):
             closing(TopicPublisher(definition, gateway, number)) as publisher,
             closing(definition.source.connector(definition.name)) as connector,
         ):
-            publisher.prepare()
+            is_new = publisher.prepare()
+            if is_new and definition.spec is None:
+                self._say(keyless_line(definition))
             if isinstance(connector, Restored):
                 connector.restore(publisher.messages())
             connector.open(publisher.through)
             run.is_starting = False
+            asked_at_s = time.monotonic()
             while not run.is_leaving:
-                _take_batch(run, connector, publisher)
+                batch = connector.read(READ_SECONDS)
+                run.finds_nothing = batch is None
+                if batch is not None:
+                    _publish(run, batch, connector, publisher)
+                    asked_at_s = time.monotonic()
+                elif time.monotonic() >= asked_at_s + FENCE_SECONDS:
+                    publisher.check_fence()
+                    asked_at_s = time.monotonic()
 
 
-def _take_batch(run: ThreadRun, connector: Connector, publisher: TopicPublisher) -> None:
-    batch = connector.read(READ_SECONDS)
-    run.finds_nothing = batch is None
-    if batch is None:
-        return
+def keyless_line(definition: IngestDefinition) -> str:
+    """Return what is said at the start where a topic is created without a key."""
+    return (
+        f"{definition.name}: the topic {definition.topic} is created without a key, so it keeps "
+        "messages and no newest record of each key: name the fields of its key in the definition, "
+        'such as key = ["/symbol"]'
+    )
+
+
+def _publish(
+    run: ThreadRun, batch: SourceBatch, connector: Connector, publisher: TopicPublisher
+) -> None:
     with run.batch() as count:
         outcome = publisher.publish(batch)
         connector.acknowledge(batch)

@@ -119,14 +119,17 @@ class TopicPublisher:
         if self._decode is not None:
             self._decode.close()
 
-    def prepare(self) -> None:
+    def prepare(self) -> bool:
         """Create the topic if it does not exist; else take its key.
+
+        Returns whether the topic was created.
 
         Raises:
             KeyMismatch: the topic has another key than the definition.
         """
         definition = self._definition
         found = self._gateway.find_topic(definition.topic)
+        is_new = found is None
         wanted = None if definition.spec is None else list(map(str, definition.spec.paths))
         if found is None:
             made = {"key": wanted or [], "description": definition.description}
@@ -143,6 +146,20 @@ class TopicPublisher:
         self._reader = PayloadReader(
             definition.mapping, KeySpec.of(has), definition.source.separator, self._decode
         )
+        return is_new
+
+    def check_fence(self) -> None:
+        """Ask the gateway whether a newer run has taken over; a source that is idle asks nothing.
+
+        Raises:
+            GatewayProblem: it has (`producer-fenced`).
+            GatewayRefused: the topic has begun another epoch.
+        """
+        # One partition tells: a newer run has asked for all of them.
+        producer = next((it for it in self._producers.values() if it.through is not None), None)
+        if producer is not None:
+            self._require_epoch()
+            self._gateway.highest_sequence(self._definition.topic, producer.name, self._run)
 
     def through(self, partition: str) -> int | None:
         """Return the highest number of a partition that the gateway has; None before the first."""
