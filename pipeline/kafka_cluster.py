@@ -85,9 +85,15 @@ class ClientFailure:
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
+        self._newest: KafkaError | None = None
 
     def note(self, error: KafkaError) -> None:
         """Take an error (`error_cb` of a client)."""
         code = error.code()
-        if code == KafkaError._ALL_BROKERS_DOWN or code in REFUSALS or error.fatal():
+        if code == KafkaError._ALL_BROKERS_DOWN:
+            # The one before it has the address that does not answer, and why.
+            self.error = self._newest or error
+        elif code in REFUSALS or error.fatal():
             self.error = error
+        else:
+            self._newest = error

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from confluent_kafka import (
     TIMESTAMP_NOT_AVAILABLE,
@@ -39,6 +39,8 @@ from tidegate.pipeline.kafka_cluster import ANSWER_SECONDS_MAX, ClientFailure, K
 GROUP = re.compile(r"\S{1,255}")
 PARTITIONS_SECONDS = 60.0
 """How often the topic is asked for partitions that were added."""
+CONNECT_SECONDS = 1.0
+"""How long the brokers are waited for before their first answer, until errors are looked at."""
 OWN_OPTIONS = {
     "enable.auto.commit": False,
     # Never skipped in silence.
@@ -166,7 +168,7 @@ class KafkaConnector:
         self._look_at_s = time.monotonic() + PARTITIONS_SECONDS
         topic = self._topic
         try:
-            found = self._client.list_topics(topic, ANSWER_SECONDS_MAX)
+            found = self._described_topic()
             described = found.topics[topic]
             if described.error is not None:
                 raise SourceRefused(f"Kafka topic {topic}: {described.error.str()}")
@@ -180,6 +182,26 @@ class KafkaConnector:
             self._raise_failure()
             raise _problem(error.args[0], self._source) from None
         self._next |= offsets
+
+    def _described_topic(self) -> Any:  # the client does not export the type
+        """Return what the brokers say of the topic.
+
+        Raises:
+            KafkaException: they do not answer in time.
+            SourceUnreachable: no address takes a connection; this is known at once.
+        """
+        if self._next:
+            return self._client.list_topics(self._topic, ANSWER_SECONDS_MAX)
+        give_up_s = time.monotonic() + ANSWER_SECONDS_MAX
+        while True:
+            try:
+                return self._client.list_topics(self._topic, CONNECT_SECONDS)
+            except KafkaException:
+                # Only `poll` reports errors, and takes no message: no partition is assigned yet.
+                self._client.poll(0)
+                self._raise_failure()
+                if time.monotonic() >= give_up_s:
+                    raise
 
     def _first_offset(self, partition: int, start: str) -> int:
         asked = self._at(partition, 0)

@@ -30,7 +30,6 @@ from tidegate.pipeline.errors import (
     PipelineError,
     SourceLost,
     SourceRefused,
-    SourceUnreachable,
 )
 from tidegate.pipeline.ingest.connector import Connector, SourceBatch, SourceRecord
 
@@ -191,14 +190,6 @@ def test_a_topic_that_is_not_there_is_a_sentence(broker: Broker) -> None:
 def test_an_option_that_is_none_is_a_sentence(broker: Broker, topic: str) -> None:
     with pytest.raises(DefinitionInvalid, match=r"options of Kafka: .*no\.such"):
         opened(broker, topic, options={"no.such": "secret"})
-
-
-def test_brokers_that_are_not_there_are_a_sentence(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidegate.pipeline.ingest.sources.kafka.ANSWER_SECONDS_MAX", 2.0)
-    with pytest.raises(SourceUnreachable, match=r"Kafka topic t at 127.0.0.1:1: "):
-        opened(broker, "t", brokers="127.0.0.1:1")
 
 
 ROW = '{{"before":{before},"after":{after},"op":"{op}"}}'
