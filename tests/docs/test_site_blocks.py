@@ -23,11 +23,12 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from playwright.sync_api import expect
 from ruamel.yaml import YAML
 
 from dev import ROOT
@@ -39,9 +40,12 @@ from tests.js.node import running_node
 from tests.support.checkouts import BIN, copy_checkout, lend_environment
 from tests.support.commands import environment, serving
 from tests.support.deadlines import HANGS_S
-from tests.support.outside import require_curl, require_java
+from tests.support.external.kafka import broker_jars, kafka_broker
+from tests.support.external.postgres import postgres_server
+from tests.support.outside import require, require_curl, require_java
 from tests.support.ports import lasting_port
 
+POSTGRESQL = Path("/usr/lib/postgresql")
 FOLDERS = ("coming-from", "tutorials")
 PAGES = [str(it.relative_to(DOCS)) for name in FOLDERS for it in sorted((DOCS / name).glob("*.md"))]
 PAGES += ["../README.md", "concepts.md", "embedding.md", "faq.md", "forward.md", "index.md"]
@@ -57,16 +61,24 @@ PIP_LOOKS = {"PIP_DRY_RUN": "1", "PIP_NO_BUILD_ISOLATION": "0"}
 
 It builds with what is there, which is what 0 says: a dry run would leave another place empty.
 """
-USUAL_PORTS = re.compile(r"\b(?:8080|8001|5173|1883)\b")
+GATEWAY_PORT = "8080"
+USUAL_PORTS = (GATEWAY_PORT, "8001", "5173", "1883", "5432", "9092")
+_USUAL_PORT = re.compile(rf"\b(?:{'|'.join(USUAL_PORTS)})\b")
+DISPLAYS = {
+    "tutorials/kafka.md": ("#wall article", "", 2),
+    "tutorials/mqtt.md": ("#rows tr", "topic=sensors&", 1),
+    "tutorials/postgresql.md": ("#rows tr", "topic=orders&", 1),
+}
+"""Pages whose own page shows so many elements at the end, and what its address asks for."""
 
 
 class PageRun:
     """A page while its blocks run, in a checkout of its own."""
 
-    def __init__(self, address: str, folder: Path) -> None:
+    def __init__(self, address: str, folder: Path, server_ports: Mapping[str, str]) -> None:
         self.address = address
         self.folder = folder
-        self.port = str(lasting_port())
+        self.ports = {each: str(lasting_port()) for each in USUAL_PORTS} | dict(server_ports)
         self.beside: list[tuple[subprocess.Popen[bytes], Path]] = []
         self.printed: Path | None = None
         self.variables = PIP_LOOKS
@@ -83,7 +95,8 @@ class PageRun:
         self.shows(f"Tidegate listens on {self.address}")
 
     def run(self, block: Block) -> None:
-        text = with_ports(block.text, str(urlsplit(self.address).port), self.port)
+        gateway_port = str(urlsplit(self.address).port)
+        text = with_ports(block.text, {**self.ports, GATEWAY_PORT: gateway_port})
         text = re.sub(r"(\$PWD/)?\.venv/bin", str(BIN), text)
         match block.mark if block.mark in {"serves", "elsewhere"} else block.language:
             case "elsewhere":
@@ -96,7 +109,7 @@ class PageRun:
                 self.command([sys.executable, "-P", "-W", "error", "-c", text], block)
             case "js" if any(word in text for word in ("EventSource", "credentials", 'fetch("/')):
                 is_foreign = "5173" in block.text or 'fetch("/' in text
-                self.in_page(text, f"http://localhost:{self.port}" if is_foreign else self.address)
+                self.in_page(text, self.own_origin if is_foreign else self.address)
             case "js":
                 with running_node() as node:
                     code = re.sub(r"^ *import .*$", "", text, flags=re.MULTILINE)
@@ -109,6 +122,19 @@ class PageRun:
                     (self.folder / named[1]).write_text(text)
             case _:
                 read(block.language, text)
+
+    @property
+    def own_origin(self) -> str:
+        """The origin of the reader's own page."""
+        return f"http://localhost:{self.ports['5173']}"
+
+    def displays(self, elements: str, asked: str, count: int) -> None:
+        """Open the reader's own page until it is live and shows so many elements."""
+        with launched() as browser:
+            page = browser.new_page()
+            page.goto(f"{self.own_origin}/?{asked}gateway={self.address}")
+            expect(page.locator("#state")).to_have_text("live")
+            expect(page.locator(elements)).to_have_count(count)
 
     def in_page(self, text: str, origin: str) -> None:
         """Run a fragment of a page of this origin, until it has shown something, if it shows."""
@@ -135,7 +161,9 @@ class PageRun:
 
     def environment(self) -> dict[str, str]:
         """That of a reader who has another port."""
-        path = f"{BIN}:{os.environ['PATH']}"
+        # Debian keeps the programs of PostgreSQL, psql among them, where no PATH leads.
+        folders = [str(BIN), os.environ["PATH"], *map(str, POSTGRESQL.glob("*/bin"))]
+        path = os.pathsep.join(folders)
         port = str(urlsplit(self.address).port)
         ours = {"PATH": path, "TIDEGATE_GATEWAY": self.address, "TIDEGATE_PORT": port}
         return {**environment(), **ours, **self.variables}
@@ -190,10 +218,27 @@ def read(language: str, text: str) -> None:
             raise AssertionError(f"nothing runs a block of {language}")
 
 
-def with_ports(text: str, gateway: str, own: str) -> str:
-    """Return a block that reaches the gateway, and the reader's own server, at these ports."""
+def with_ports(text: str, ports: Mapping[str, str]) -> str:
+    """Return a block that reaches the gateway and other servers at these ports, by usual port."""
     # In one pass: a port that was put in may hold the digits of another.
-    return USUAL_PORTS.sub(lambda found: gateway if found[0] == "8080" else own, text)
+    return _USUAL_PORT.sub(lambda found: ports[found[0]], text)
+
+
+@contextlib.contextmanager
+def servers_of(page: str, folder: Path) -> Iterator[dict[str, str]]:
+    """Run the servers that a page takes for granted; yield their ports by the usual ones."""
+    match page:
+        case "tutorials/kafka.md":
+            require_java()
+            jars = broker_jars()
+            require(jars is not None, "no packages of Kafka")
+            with kafka_broker(jars or [], folder) as broker:
+                yield {"9092": str(broker.port)}
+        case "tutorials/postgresql.md":
+            with postgres_server() as server:
+                yield {"5432": str(server.port)}
+        case _:
+            yield {}
 
 
 def pattern_of(line: str) -> re.Pattern[str]:
@@ -204,11 +249,12 @@ def pattern_of(line: str) -> re.Pattern[str]:
 
 
 @contextlib.contextmanager
-def page_run(page: list[Block], folder: Path) -> Iterator[PageRun]:
+def page_run(page: list[Block], folder: Path, servers: Path) -> Iterator[PageRun]:
     require_curl()
     with contextlib.ExitStack() as stack:
         has_own = any(block.mark == "serves" for block in page)
-        run = PageRun("" if has_own else stack.enter_context(serving()), folder)
+        ports = stack.enter_context(servers_of(page[0].page, servers))
+        run = PageRun("" if has_own else stack.enter_context(serving()), folder, ports)
         stack.callback(run.end)
         yield run
         assert run.failed() == []
@@ -220,19 +266,23 @@ def as_parameter(page: str) -> object:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("page", [as_parameter(page) for page in PAGES if blocks(page)])
-def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
+def test_the_blocks_of_a_page_run(
+    page: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     if page == SPARK:
         require_java()
     each = blocks(page)
-    with page_run(each, tmp_path) as run:
+    with page_run(each, tmp_path, tmp_path_factory.mktemp("servers")) as run:
         for block in each:
             if block.test is None:
                 run.run(block)
+        if page in DISPLAYS:
+            run.displays(*DISPLAYS[page])
 
 
 def test_blocks_that_another_test_runs_are_read_there() -> None:
     named = {block.test for page in PAGES for block in blocks(page) if block.test is not None}
-    assert len(named) == 11
+    assert len(named) == 10
     assert [
         name for name in named if "block_run_by(__file__)" not in (ROOT / name).read_text()
     ] == []

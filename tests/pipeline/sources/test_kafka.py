@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,13 +15,10 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from dev import ROOT
-from tests.docs.site import block_run_by
 from tests.pipeline.children import Child
 from tests.pipeline.journals import Journals
 from tests.pipeline.naive_newest import newest_by_key
 from tests.pipeline.read_out import bodies, drained
-from tests.support.commands import environment, serving
 from tests.support.deadlines import HANGS_S
 from tests.support.external.kafka import (
     PARTITIONS,
@@ -35,7 +29,6 @@ from tests.support.external.kafka import (
 )
 from tests.support.outside import require_java
 from tests.support.rules import rule
-from tidegate.clients.gateway import Gateway
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.definitions.source import KafkaSource, KeyFormat
 from tidegate.pipeline.errors import SourceLost, SparkUnavailable, from_spark
@@ -46,7 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-FLOOR = ROOT / "examples" / "factory-floor"
 SOURCE = KafkaSource("127.0.0.1:1", "t", "epoch", None, (), None)
 
 
@@ -292,38 +284,3 @@ def test_sparks_own_ivy_says_what_is_not_there() -> None:
     require_java()
     with pytest.raises(SparkUnavailable, match=r"org\.example:no-such-package:1\.0 cannot be had"):
         fetch_jars(["org.example:no-such-package:1.0"])
-
-
-@pytest.mark.nightly
-@pytest.mark.spark
-def test_the_command_of_the_page_publishes_what_kafka_gets(
-    broker: Broker | None, tmp_path: Path
-) -> None:
-    text = block_run_by(__file__).text
-    if broker is None:
-        check_sentence()
-        return
-    assert text.count("broker.example:9092") == 1
-    consumer = tmp_path / "kafka-console-consumer.sh"
-    consumer.write_text(
-        f'#!/bin/sh\nexec {shlex.join(broker.tool("consumer.ConsoleConsumer"))} "$@"\n'
-    )
-    consumer.chmod(0o755)
-    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    reading = '{"topic":"plant/north/press-1","payload":{"celsius":61.5}}'
-    with serving("--topics", str(FLOOR)) as address, Gateway(address) as gateway:
-        bridge = subprocess.Popen(
-            ["bash", "-c", text.replace("broker.example:9092", broker.address)],
-            start_new_session=True,
-            env={**environment(), "PATH": path, "TIDEGATE_GATEWAY": address},
-        )
-        try:
-            # A consumer gets what is sent after it came.
-            while not (rows := list(gateway.sow("floor"))):
-                assert bridge.poll() is None
-                broker.send("readings", [("press-1", reading)])
-        finally:
-            if bridge.poll() is None:
-                os.killpg(bridge.pid, signal.SIGTERM)
-            bridge.wait(timeout=HANGS_S)
-    assert rows == [reading.encode()]
