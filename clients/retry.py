@@ -186,8 +186,8 @@ async def repeated(ask: Callable[[], Awaitable[Answer]], attempts: Attempts) -> 
         await asyncio.sleep(wait_s)
 
 
-MISSING_SECONDS_MAX = 60.0
 TOPIC_UNKNOWN = "topic-unknown"
+OF_TOPIC = frozenset({TOPIC_UNKNOWN, "options-invalid", "filter-invalid"})
 WORTH_ANOTHER_TRY = frozenset({408, 429, 500, 502, 503, 504})
 
 Trouble = Callable[[str], None]
@@ -207,11 +207,8 @@ def reporting(trouble: Trouble | None) -> OnRetry | None:
 class Outage:
     """The time between a lost connection and the next `hello`.
 
-    A topic that is unknown after a reconnect may come back: a gateway without a store has
-    restarted, and its publisher has not reconnected yet. That is waited for silently, for
-    `MISSING_SECONDS_MAX`.
-
-    Times are seconds of any clock that never goes back.
+    A refusal by what the topic is at the moment (`OF_TOPIC`) belongs to it: a gateway without a
+    store has restarted, and the topic's publisher has not made it again, or not as it was.
 
     Args:
         trouble: called with a sentence once for each kind of failure in an outage.
@@ -223,48 +220,27 @@ class Outage:
     def __init__(self, trouble: Trouble) -> None:
         self.error: GatewayError | None = None
         self._trouble = trouble
-        self._reported: set[type[GatewayError]] = set()
-        self._missing_until: float | None = None
+        self._reported: set[tuple[type[GatewayError], str]] = set()
 
     def end(self) -> None:
         """End the outage: the gateway is back."""
         self.error = None
         self._reported.clear()
-        self._missing_until = None
 
-    def record(self, error: GatewayError, now: float) -> None:
+    def record(self, error: GatewayError) -> None:
         """Record a failure after which another attempt may succeed.
 
         Raises:
             GatewayProblem: `error` itself, if no attempt can succeed.
         """
-        if isinstance(error, GatewayProblem) and error.code == TOPIC_UNKNOWN:
-            self._await_topic(error, now)
-        else:
-            if (
-                isinstance(error, GatewayProblem)
-                and not error.is_foreign
-                and error.status not in WORTH_ANOTHER_TRY
-            ):
+        code = ""
+        if isinstance(error, GatewayProblem):
+            code = error.code
+            passes = error.is_foreign or error.status in WORTH_ANOTHER_TRY or code in OF_TOPIC
+            if not passes:
                 raise error
-            self._missing_until = None
-            self._report(error)
-        self.error = error
-
-    def shortened_s(self, wait_s: float, now: float) -> float:
-        """Return the wait before the next attempt, so that a topic's last chance is not missed."""
-        if self._missing_until is None:
-            return wait_s
-        return min(wait_s, max(0.0, self._missing_until - now))
-
-    def _await_topic(self, error: GatewayProblem, now: float) -> None:
-        if self._missing_until is None:
-            self._missing_until = now + MISSING_SECONDS_MAX
-        elif now >= self._missing_until:
-            raise error
-
-    def _report(self, error: GatewayError) -> None:
-        kind = type(error)
+        kind = (type(error), code)
         if kind not in self._reported:
             self._reported.add(kind)
             self._trouble(str(error))
+        self.error = error

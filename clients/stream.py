@@ -169,14 +169,14 @@ class Stream:
         if self._parser.retry_ms is not None:
             self._retry_s = self._parser.retry_ms / 1000
 
-    def ended(self, now: float) -> None:
+    def ended(self) -> None:
         """Record that a connection has ended as an answer ends."""
         if self.is_dropped:
-            self._outage.record(StreamLost("the stream begins again"), now)
+            self._outage.record(StreamLost("the stream begins again"))
             return
         self.is_over = self.is_over or self._once
         if not self.is_over:
-            self._outage.record(self.lost(f"ended{self._farewell}"), now)
+            self._outage.record(self.lost(f"ended{self._farewell}"))
 
     def failed(
         self, error: GatewayProblem | GatewayUnreachable | AnswerInvalid, now: float
@@ -189,7 +189,7 @@ class Stream:
         is_held_back = isinstance(error, GatewayUnreachable) and error.timed_out
         if is_held_back and self._begins_to_poll(now):
             if not self.is_polling:
-                self._outage.record(error, now)
+                self._outage.record(error)
             return
         # Most likely a wrong address or options: waiting would hide the reason.
         if self.connections == 0 and not self._was_reached:
@@ -199,9 +199,9 @@ class Stream:
         is_gone = isinstance(error, GatewayProblem) and error.code == SESSION_UNKNOWN
         if is_gone and self.last_id:  # ids of a pattern belong to their session: begin another
             self.last_id = ""
-            self._outage.record(StreamLost("the session is gone; opening another one"), now)
+            self._outage.record(StreamLost("the session is gone; opening another one"))
             return
-        self._outage.record(error, now)
+        self._outage.record(error)
         if isinstance(error, GatewayProblem):
             # Both are minimum waits that the gateway asked for: the longer one counts.
             self._retry_s = max(self._retry_s, error.retry_after_s or 0.0)
@@ -229,7 +229,7 @@ class Stream:
         assert self._polling is not None, "it polls"
         return self._polling.request()
 
-    def polled(self, answer: Any, now: float) -> Iterator[Event]:
+    def polled(self, answer: Any) -> Iterator[Event]:
         """Yield the events that an answer to polling stands for."""
         polling = self._polling
         assert polling is not None, "it polls"
@@ -244,11 +244,9 @@ class Stream:
             self.last_id = event.id
             yield event
         if polling.why_not:
-            self._outage.record(_not_polled(polling.why_not), now)
+            self._outage.record(_not_polled(polling.why_not))
 
-    def poll_failed(
-        self, error: GatewayProblem | GatewayUnreachable | AnswerInvalid, now: float
-    ) -> None:
+    def poll_failed(self, error: GatewayProblem | GatewayUnreachable | AnswerInvalid) -> None:
         """Record a request to poll that was refused, or got no answer.
 
         Raises:
@@ -265,15 +263,15 @@ class Stream:
         is_refused = isinstance(error, GatewayProblem) and error.code == OPTIONS_INVALID
         if is_refused and polling.is_granted:  # so a stream takes them
             polling.why_not = str(error)
-            self._outage.record(_not_polled(polling.why_not), now)
+            self._outage.record(_not_polled(polling.why_not))
             return
-        self._outage.record(error, now)
+        self._outage.record(error)
         if isinstance(error, GatewayProblem):
             self._retry_s = max(self._retry_s, error.retry_after_s or 0.0)
 
-    def wait_s(self, now: float) -> float:
+    def wait_s(self) -> float:
         """Return the seconds until the next attempt."""
-        return self._outage.shortened_s(self._backoff.wait_s(self._retry_s), now)
+        return self._backoff.wait_s(self._retry_s)
 
     def opening(self, params: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         """Return the method of the next opening with this query, and httpx2's arguments."""

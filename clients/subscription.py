@@ -78,7 +78,7 @@ class Subscription(Streamed):
         while not self._finished():
             if self._stream.polls(time.monotonic()):
                 if not (yield from self._poll()):
-                    self._wait(self._stream.wait_s(time.monotonic()))
+                    self._wait(self._stream.wait_s())
                 continue
             try:
                 answer = self._connect(self._stream.last_id)
@@ -87,7 +87,7 @@ class Subscription(Streamed):
             else:
                 yield from self._followed(answer)
             if not self._finished():
-                self._wait(self._stream.wait_s(time.monotonic()))
+                self._wait(self._stream.wait_s())
 
     def _poll(self) -> Generator[Event, None, bool]:
         """Yield the events that one request brings; return True if it was answered."""
@@ -96,9 +96,9 @@ class Subscription(Streamed):
         except CancelledError:
             return False
         except (GatewayProblem, GatewayUnreachable, AnswerInvalid) as error:
-            self._stream.poll_failed(error, time.monotonic())
+            self._stream.poll_failed(error)
             return False
-        yield from self._stream.polled(answer, time.monotonic())
+        yield from self._stream.polled(answer)
         return True
 
     def _answered(self, request: Any) -> Any:
@@ -137,7 +137,7 @@ class Subscription(Streamed):
             self._stream.opened(answer.status_code, answer.headers)
             yield from self._follow(answer)
             if not self._finished():
-                self._stream.ended(time.monotonic())
+                self._stream.ended()
         except GatewayUnreachable as error:
             self._stream.failed(error, time.monotonic())
 

@@ -66,10 +66,10 @@ class AsyncSubscription(Streamed):
                 try:
                     polled = await self._poll()
                 except (GatewayProblem, GatewayUnreachable, AnswerInvalid) as error:
-                    self._stream.poll_failed(error, time.monotonic())
-                    await self._wait(self._stream.wait_s(time.monotonic()))
+                    self._stream.poll_failed(error)
+                    await self._wait(self._stream.wait_s())
                     continue
-                for event in self._stream.polled(polled, time.monotonic()) if polled else ():
+                for event in self._stream.polled(polled) if polled else ():
                     yield event
                 continue
             try:
@@ -77,7 +77,7 @@ class AsyncSubscription(Streamed):
                     answer = await self._connect(self._stream.last_id)
                 except AnswerInvalid as error:
                     self._stream.failed(error, time.monotonic())
-                    await self._wait(self._stream.wait_s(time.monotonic()))
+                    await self._wait(self._stream.wait_s())
                     continue
                 try:
                     self._stream.opened(answer.status_code, answer.headers)
@@ -90,11 +90,11 @@ class AsyncSubscription(Streamed):
                 finally:
                     await answer.aclose()
                 if not self._finished():
-                    self._stream.ended(time.monotonic())
+                    self._stream.ended()
             except (GatewayProblem, GatewayUnreachable) as error:
                 self._stream.failed(error, time.monotonic())
             if not self._finished():
-                await self._wait(self._stream.wait_s(time.monotonic()))
+                await self._wait(self._stream.wait_s())
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> bytes | None:
         """Return the next bytes; None when the stream has ended or is no longer wanted.

@@ -185,8 +185,8 @@ class Held:
         self.stream = Stream.of(topic, wanted, trouble=self.reported.append, polling=polling)
         self.stream.failed(timed_out(), 0.0)
 
-    def answer(self, answer: Any, now: float = 0.0) -> list[str]:
-        return names(list(self.stream.polled(answer, now)))
+    def answer(self, answer: Any) -> list[str]:
+        return names(list(self.stream.polled(answer)))
 
 
 def test_a_stream_that_is_held_back_is_polled_for_minutes() -> None:
@@ -206,7 +206,7 @@ def test_a_stream_that_is_held_back_is_polled_for_minutes() -> None:
     patience_s = stream.patience_s
     stream.failed(timed_out(), AGAIN_SECONDS)
     assert stream.polls(AGAIN_SECONDS)
-    assert held.answer(page([put("a", "2")], "e_2"), AGAIN_SECONDS) == ["message"]
+    assert held.answer(page([put("a", "2")], "e_2")) == ["message"]
     assert len(held.reported) == 2
     stream.opened(200, {})
     assert patience_s == stream.silence_s_max
@@ -236,7 +236,7 @@ def test_polling_that_fails_as_well_is_an_outage_and_the_stream_is_tried_first()
     held = Held()
     held.answer(GRANTED)
     held.answer(page([], "e_1"))
-    held.stream.poll_failed(GatewayUnreachable("no answer"), 1.0)
+    held.stream.poll_failed(GatewayUnreachable("no answer"))
     assert not held.stream.polls(1.0)
     assert not held.stream.is_polling
     assert isinstance(held.stream.standing_error, GatewayUnreachable)
@@ -244,15 +244,15 @@ def test_polling_that_fails_as_well_is_an_outage_and_the_stream_is_tried_first()
 
 def test_nothing_that_answers_at_the_first_attempt_is_raised() -> None:
     with pytest.raises(GatewayUnreachable, match="no answer"):
-        Held().stream.poll_failed(GatewayUnreachable("no answer"), 0.0)
+        Held().stream.poll_failed(GatewayUnreachable("no answer"))
     with pytest.raises(GatewayProblem, match="topic-unknown"):
-        Held().stream.poll_failed(refused("topic-unknown", 404), 0.0)
+        Held().stream.poll_failed(refused("topic-unknown", 404))
 
 
 def test_what_a_stream_grants_and_polling_refuses_waits_for_the_stream() -> None:
     held = Held(options="conflation=auto")
     held.answer(GRANTED)
-    held.stream.poll_failed(refused("options-invalid"), 0.0)
+    held.stream.poll_failed(refused("options-invalid"))
     assert not held.stream.polls(0.0)
     assert "polling cannot replace it: Not valid options" in held.reported[-1]
     held.stream.failed(timed_out(), 20.0)

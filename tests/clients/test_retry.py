@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.rules import rule
-from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable, StreamLost
-from tidegate.clients.retry import MISSING_SECONDS_MAX, Backoff, Outage, Retry, doubled_s
+from tidegate.clients.errors import GatewayProblem, GatewayUnreachable, StreamLost
+from tidegate.clients.retry import Backoff, Outage, Retry, doubled_s
 
 
 def longest(low: float, high: float) -> float:
@@ -127,18 +127,7 @@ def test_what_a_pause_raises_ends_the_waiting() -> None:
         Retry(60.0, pause=stopped).call(attempts.ask, lambda error: True)
 
 
-MISSING = GatewayProblem(404, "topic-unknown", "There is no such topic")
 BUSY = GatewayProblem(503, "bus-unavailable", "The bus is out")
-
-
-class Clock:
-    """Time that moves when a test says so."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def test_each_kind_of_failure_is_reported_once_an_outage() -> None:
@@ -147,7 +136,7 @@ def test_each_kind_of_failure_is_reported_once_an_outage() -> None:
     refused, cut = GatewayUnreachable("Cannot reach: refused"), GatewayUnreachable("cut")
     for _ in range(2):
         for error in (StreamLost("the stream ended"), refused, cut, BUSY, refused, BUSY):
-            outage.record(error, 0.0)
+            outage.record(error)
             assert outage.error is error
         outage.end()
         assert outage.error is None
@@ -157,7 +146,7 @@ def test_each_kind_of_failure_is_reported_once_an_outage() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        GatewayProblem(400, "options-invalid", "No"),
+        GatewayProblem(403, "forbidden", "No"),
         GatewayProblem(413, "http-413", "No"),
         GatewayProblem(410, "bookmark-expired", "No"),
     ],
@@ -166,38 +155,16 @@ def test_each_kind_of_failure_is_reported_once_an_outage() -> None:
 def test_a_hopeless_failure_is_raised_and_not_reported(error: GatewayProblem) -> None:
     reported: list[str] = []
     with pytest.raises(GatewayProblem) as raised:
-        Outage(reported.append).record(error, 0.0)
+        Outage(reported.append).record(error)
     assert (raised.value, reported) == (error, [])
 
 
-def test_a_missing_topic_is_waited_for_in_silence_and_then_raised() -> None:
+@pytest.mark.parametrize("code", ["topic-unknown", "options-invalid", "filter-invalid"])
+def test_a_refusal_by_what_the_topic_is_belongs_to_the_outage(code: str) -> None:
     reported: list[str] = []
-    clock = Clock()
     outage = Outage(reported.append)
-    outage.record(MISSING, clock())
-    clock.now_s += MISSING_SECONDS_MAX - 0.1
-    outage.record(MISSING, clock())
-    assert outage.shortened_s(30.0, clock()) == pytest.approx(0.1)
-    clock.now_s += 0.2
-    with pytest.raises(GatewayProblem, match="topic-unknown"):
-        outage.record(MISSING, clock())
-    assert reported == []
-
-
-@pytest.mark.parametrize(
-    "between", [None, BUSY, GatewayUnreachable("away")], ids=["connected", "busy", "away"]
-)
-def test_the_wait_for_a_topic_restarts_after_another_failure(
-    between: GatewayError | None,
-) -> None:
-    clock = Clock()
-    outage = Outage(lambda sentence: None)
-    outage.record(MISSING, clock())
-    clock.now_s = MISSING_SECONDS_MAX
-    if between is None:
-        outage.end()
-    else:
-        outage.record(between, clock())
-    assert outage.shortened_s(30.0, clock()) == 30.0
-    outage.record(MISSING, clock())
-    assert outage.error is MISSING
+    refusal = GatewayProblem(400, code, "No", "oof needs a topic with a key.")
+    for error in (BUSY, refusal, refusal):
+        outage.record(error)
+    assert outage.error is refusal
+    assert reported == [str(BUSY), f"No [{code}]: oof needs a topic with a key."]

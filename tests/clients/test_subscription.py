@@ -8,8 +8,6 @@ import time
 
 import httpx2
 import pytest
-from starlette.requests import Request
-from starlette.responses import Response
 
 from tests.clients.support.streams import Script, broken_stream, plain, scripted, stream
 from tests.support.rules import rule
@@ -23,6 +21,7 @@ from tidegate.clients.subscription import Subscription
 HELLO = b'event: hello\ndata: {"session":"s","heartbeat_ms":20000}\n\n'
 SILENCE_S = 50  # 2.5 heartbeats, after which it would connect again
 GOODBYE = b'event: goodbye\nretry: 1\ndata: {"reason":"UNSUBSCRIBED","reconnect":false}\n\n'
+FORBIDDEN = b'{"title":"Not permitted","status":403,"code":"forbidden"}'
 TOPIC_UNKNOWN = b'{"title":"There is no such topic","status":404,"code":"topic-unknown"}'
 PROBLEM = (
     b'{"title":"Not valid options","status":400,"code":"options-invalid",'
@@ -167,8 +166,9 @@ def test_a_first_503_is_raised_and_a_later_one_tried_again() -> None:
         assert texts(gateway.subscribe("t")) == ["1"]
 
 
-def test_a_later_404_is_raised() -> None:
-    with scripted(stream(HELLO, row(1)), refused(404)) as fake, Gateway(fake.address) as gateway:
+def test_a_later_403_is_raised() -> None:
+    denied = plain(403, FORBIDDEN, "application/problem+json")
+    with scripted(stream(HELLO, row(1)), denied) as fake, Gateway(fake.address) as gateway:
         subscription = gateway.subscribe("t")
         with pytest.raises(GatewayProblem):
             texts(subscription)
@@ -215,7 +215,8 @@ def test_a_topic_that_is_missing_for_a_while_is_waited_for() -> None:
         subscription = gateway.subscribe("t", trouble=lost.append)
         assert texts(subscription) == ["1", "2"]
         assert subscription.standing_error is None
-    assert lost == ["the stream ended"] * 2
+    missing = "There is no such topic [topic-unknown, topic t]"
+    assert lost == ["the stream ended", missing, "the stream ended"]
 
 
 def test_the_reason_of_a_goodbye_and_the_gateway_that_said_it_are_reported() -> None:
@@ -237,19 +238,13 @@ def test_the_reason_of_a_goodbye_and_the_gateway_that_said_it_are_reported() -> 
     ]
 
 
-def test_a_topic_that_stays_missing_is_raised_in_the_end(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidegate.clients.retry.MISSING_SECONDS_MAX", 0.05)
-
-    def missing(request: Request) -> Response:
-        clock.now_s += 0.02
-        return missing_topic()(request)
-
-    with scripted(stream(HELLO, row(1)), missing) as fake, Gateway(fake.address) as gateway:
-        with pytest.raises(GatewayProblem, match="topic-unknown"):
-            texts(gateway.subscribe("t"))
-        assert len(fake.requests) == 5
+def test_a_topic_that_is_made_again_without_its_key_is_waited_for() -> None:
+    scripts = (stream(HELLO, row(1)), refused(400), refused(400), stream(HELLO, row(2)))
+    lost: list[str] = []
+    with scripted(*scripts, plain(204)) as fake, Gateway(fake.address) as gateway:
+        assert texts(gateway.subscribe("t", trouble=lost.append)) == ["1", "2"]
+    assert len(lost) == 3
+    assert "options-invalid" in lost[1]
 
 
 def test_a_topic_that_never_was_is_raised_at_once() -> None:

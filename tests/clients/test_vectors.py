@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.rules import rule
 from tests.support.vectors import Vector, each_vector, vectors
-from tidegate.clients.errors import AnswerInvalid
+from tidegate.clients.errors import FOREIGN, AnswerInvalid, GatewayProblem
 from tidegate.clients.live.records import Records
 from tidegate.clients.live.request import LiveRequest
 from tidegate.clients.message import line_of
@@ -142,7 +142,21 @@ def test_a_stream_comes_back_with_the_id_that_it_has_to_send(vector: Vector) -> 
         for piece in pieces:
             list(stream.events(piece))
         assert stream.last_id == vector["id"]
-        assert 1000 * stream.wait_s(0) == (vector["retry_ms"] or 0)
+        assert 1000 * stream.wait_s() == (vector["retry_ms"] or 0)
+
+
+@each_vector("resume", "refusals")
+def test_a_refusal_after_a_grant_is_an_outage_or_the_end(vector: Vector) -> None:
+    status, code = vector["status"], vector["code"]
+    problem = GatewayProblem(status, code or f"{FOREIGN}{status}", "No")
+    stream = Stream()
+    stream.opened(200)
+    if vector["passes"]:
+        stream.failed(problem, 0.0)
+        assert stream.standing_error is problem
+    else:
+        with pytest.raises(GatewayProblem):
+            stream.failed(problem, 0.0)
 
 
 @each_vector("resume", "places")

@@ -151,14 +151,17 @@ test("the hook subscribes once for a wish, shows the rows and ends with its comp
   render({ orderBy: "/n" });
   assert.equal(opened.length, 2);
   assert.equal(opened[0].closed, 1);
-  const stated = () => [render({ orderBy: "/n" }).state, render({ orderBy: "/n" }).reason];
-  assert.deepEqual(stated(), ["connecting", ""]);
+  const stated = () => {
+    const { state, reason, code } = render({ orderBy: "/n" });
+    return [state, reason, code];
+  };
+  assert.deepEqual(stated(), ["connecting", "", ""]);
   opened[1].subscription.entered("live", "");
-  assert.deepEqual(stated(), ["live", ""]);
-  opened[1].subscription.entered("lost", "the stream ended");
-  assert.deepEqual(stated(), ["lost", "the stream ended"]);
+  assert.deepEqual(stated(), ["live", "", ""]);
+  opened[1].subscription.entered("lost", "A limit is reached", "limit-reached");
+  assert.deepEqual(stated(), ["lost", "A limit is reached", "limit-reached"]);
   opened[1].subscription.ended("REMOVED");
-  assert.deepEqual(stated(), ["closed", "REMOVED"]);
+  assert.deepEqual(stated(), ["closed", "REMOVED", ""]);
   react.unmount();
   assert.equal(opened[1].subscription.end, "REMOVED");
 });

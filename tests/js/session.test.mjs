@@ -68,7 +68,8 @@ test("a refused subscription is an error of its own and of no other", async (con
   fake.once("POST", SUBSCRIPTIONS, () => problem(400, "filter-invalid"));
   const refused = gateway.subscribe("or", { filter: "/" });
   await assert.rejects(refused.granted, { name: "Problem", code: "filter-invalid", status: 400 });
-  assert.equal(refused.end, "filter-invalid");
+  const { end, state, reason, code } = refused;
+  assert.deepEqual([end, state, reason, code], ["filter-invalid", "closed", "filter-invalid (topic or): because", "filter-invalid"]);
   assert.equal(prices.end, "");
 });
 
@@ -215,6 +216,32 @@ test("a subscription that is not granted after a restart says so until it is", a
   assert.deepEqual(heard, [["lost", ""], ["lost", "session-unknown"], ["lost", "topic-unknown"], ["lost", "limit-reached"]]);
   gateway.subscribe("or"); // the others are not held up
   await fake.until("POST", SUBSCRIPTIONS, 4);
+});
+
+test("a topic that is made again without its key is an outage, and not the end", async (context) => {
+  const { fake, prices, stream } = await live(context);
+  fake.once("GET", EVENTS, () => problem(404, "session-unknown"));
+  for (const code of ["options-invalid", "filter-invalid"]) fake.once("POST", SUBSCRIPTIONS, () => problem(400, code));
+  const reasons = [];
+  prices.addEventListener("state", ({ detail }) => reasons.push(detail.reason));
+  stream.end();
+  await fake.until("POST", SUBSCRIPTIONS, 4);
+  // Always with removals: without them the records that were deleted meanwhile would stay.
+  assert.deepEqual(fake.asked("POST", SUBSCRIPTIONS).map(([, , body]) => body.options), Array(4).fill("conflation=1s,oof"));
+  assert.deepEqual(reasons.slice(-2), ["options-invalid (topic px): because", "filter-invalid (topic px): because"]);
+  assert.deepEqual([prices.state, prices.code, prices.end, prices.rows.size], ["lost", "filter-invalid", "", 2]);
+  const again = fake.streams.at(-1);
+  await again.hello();
+  await again.snapshot("s2", "px", [["a", 2]]);
+  assert.deepEqual([prices.state, prices.reason, prices.code, keys(prices)], ["live", "", "", '["a"]']);
+});
+
+test("a changed wish that begins again and is refused is the end", async (context) => {
+  const { fake, prices } = await live(context);
+  fake.once("POST", SUBSCRIPTIONS, () => problem(400, "filter-invalid"));
+  await prices.change({ deltas: true, filter: "/" });
+  await fake.until("POST", SUBSCRIPTIONS, 2);
+  assert.deepEqual([prices.state, prices.end], ["closed", "filter-invalid"]);
 });
 
 test("a subscription is live once its records are complete, and ready is the first time", async (context) => {

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
+import { isForeign, isOfTopic, isTemporary, Problem } from "../../clients/js/client/errors.js";
 import { intervalOf, milliseconds } from "../../clients/js/client/interval.js";
 import { equal, parse, parseEvent, patched, stringify } from "../../clients/js/client/json.js";
 import { inOrder, keyText, stepsOf } from "../../clients/js/client/order.js";
@@ -109,6 +110,13 @@ test("a stream says how long to wait", () => {
     const parser = new Parser(before);
     parser.feed(new TextEncoder().encode(sent));
     assert.equal(parser.retryMs, retry_ms, why);
+  }
+});
+
+test("a refusal after a grant is an outage, or the end", () => {
+  for (const { status, code, passes, why } of resume.refusals) {
+    const problem = new Problem(status, code ? { code } : {});
+    assert.equal(isTemporary(problem) || isForeign(problem) || isOfTopic(problem), passes, why);
   }
 });
 

@@ -31,18 +31,19 @@
  *
  * @template [V=any]
  * @typedef {object} Shown
- * @property {readonly Row<V>[]} rows
+ * @property {readonly Row<V>[]} rows By `orderBy`; without it, in the order in which the records came.
  * @property {State} state `live` or `polling` if the rows are those of the topic; as of a subscription.
- * @property {string} reason Why it is `lost` or `closed`.
- * @property {Subscription<V> | null} subscription
+ * @property {string} reason Why it is `lost` or `closed`, in one line for a log or a tooltip.
+ * @property {string} code The code of the refusal that is the reason; empty without one.
+ * @property {Subscription<V> | null} subscription Null until the component is mounted.
  */
 
 /** @type {Shown} */
-const NOTHING = Object.freeze({ rows: Object.freeze([]), state: "connecting", reason: "", subscription: null });
+const NOTHING = Object.freeze({ rows: Object.freeze([]), state: "connecting", reason: "", code: "", subscription: null });
 const EVENTS = ["change", "state"];
 
 /**
- * Return the hook.
+ * Return the hook; call it once, outside of components.
  *
  * @param {Reacts} React
  */
@@ -78,7 +79,8 @@ function storeOf(gateway, topic, wish) {
       const subscription = gateway.subscribe(topic, wish);
       const show = () => {
         const rows = wish.orderBy ? subscription.inOrder() : [...subscription.rows.values()];
-        shown = { rows, state: subscription.state, reason: subscription.reason, subscription };
+        const { state, reason, code } = subscription;
+        shown = { rows, state, reason, code, subscription };
         changed();
       };
       for (const name of EVENTS) subscription.addEventListener(name, show);

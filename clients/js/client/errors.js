@@ -5,6 +5,7 @@
  */
 
 const TEMPORARY = new Set([408, 425, 429, 500, 502, 503, 504]);
+const OF_TOPIC = new Set(["topic-unknown", "options-invalid", "filter-invalid"]);
 const TOO_LARGE = new Set([413, 414, 431]);
 
 /** A refusal of the gateway: `application/problem+json` (RFC 9457). */
@@ -72,6 +73,17 @@ export class HeldBack extends Unreachable {}
  */
 export function isForeign(error) {
   return error instanceof Problem && error.code === "" && !TOO_LARGE.has(error.status);
+}
+
+/**
+ * Return true for a refusal by what the topic is at the moment. After a restart without a store that may be
+ * nothing, or another topic of this name, until its publisher has made it as it was.
+ *
+ * @param {unknown} error
+ * @returns {error is Problem}
+ */
+export function isOfTopic(error) {
+  return error instanceof Problem && OF_TOPIC.has(error.code);
 }
 
 /**

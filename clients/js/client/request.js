@@ -67,6 +67,15 @@ export function changeOf(before, wish) {
 }
 
 /**
+ * Return true if removals were granted.
+ *
+ * @param {string | null | undefined} options As granted; null for a pattern.
+ */
+export function hasRemovals(options) {
+  return REMOVALS.test(options ?? "");
+}
+
+/**
  * Return true if a subscription is to ask for removals by itself.
  *
  * Without it, AMPS and Tidegate send none: a deleted order would stay on the screen for good.
@@ -108,27 +117,28 @@ export class NotPolled extends Error {
  * Ask for a subscription, and return what was granted.
  *
  * @param {Target} target
- * @param {boolean} wasGranted True if it was there before, and its session has ended.
+ * @param {{ wasGranted: boolean, hasRemovals: boolean }} before Whether it was granted before, and with removals.
  * @param {(body: any) => Promise<any>} post
  * @throws {Problem} Refused.
  */
-export async function askFor(target, wasGranted, post) {
+export async function askFor(target, before, post) {
   const { topic, wish, place } = target;
   const removals = wantsRemovals(wish);
   const ask = async (/** @type {boolean} */ withRemovals) => {
     // A subscription from a bookmark is not sent removals, so one that wants them begins now.
     const from = withRemovals || isPattern(topic) ? null : place;
     const granted = await post(requestOf(topic, wish, withRemovals, from));
-    if (wasGranted && place && !from) target.take("resumed", { topic, mode: "now", gap_messages: null }, "");
+    if (before.wasGranted && place && !from) target.take("resumed", { topic, mode: "now", gap_messages: null }, "");
     return granted;
   };
   try {
     return await ask(removals);
   } catch (error) {
     // A topic without a key has no removals, and only the gateway knows which one that is. A pattern
-    // may have both kinds: dropping them unsaid would leave deleted records on the screen.
+    // may have both kinds: dropping them unsaid would leave deleted records on the screen. So it would
+    // where the topic had a key, and somebody has made it again without one.
     const isRefused = error instanceof Problem && error.code === "options-invalid";
-    if (!isRefused || !removals || wish.removals || isPattern(topic)) throw error;
+    if (!isRefused || !removals || wish.removals || isPattern(topic) || before.hasRemovals) throw error;
     return ask(false);
   }
 }

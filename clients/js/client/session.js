@@ -4,11 +4,11 @@
  * @module
  */
 
-import { HeldBack, isForeign, isTemporary, Problem } from "./errors.js";
+import { HeldBack, isForeign, isOfTopic, isTemporary, Problem } from "./errors.js";
 import { intervalOf, slowerOf } from "./interval.js";
 import { Poll, Waiting } from "./poll.js";
 import { RecordMissing } from "./replica.js";
-import { askFor, changeOf, isPattern, NotPolled, polledBy } from "./request.js";
+import { askFor, changeOf, hasRemovals, isPattern, NotPolled, polledBy } from "./request.js";
 import { Backoff, Pause } from "./retry.js";
 import { Stream } from "./stream.js";
 
@@ -33,11 +33,14 @@ class Entry {
 
   /** The name that the gateway gave it; empty until then. */
   name = "";
-  /** True once it was granted: a later refusal may pass. */
   wasGranted = false;
+  /** True if it was granted with removals, so the topic had a key. */
+  hasRemovals = false;
   isGone = false;
   /** @type {Wish} The wish that was last asked for. */
   asked = {};
+  /** @type {Wish | null} The wish that was last granted: a later refusal of it may pass. */
+  grantedWish = null;
   /** The interval that was granted, for the way back from a hidden page. */
   interval = "";
   isSlowed = false;
@@ -46,6 +49,14 @@ class Entry {
   /** @type {Poll | null} What follows it while the stream is held back. */
   poll = null;
   pause = new Pause();
+
+  /** @param {{ options?: string | null }} answer */
+  granted({ options }) {
+    this.wasGranted = true;
+    this.grantedWish = this.asked;
+    this.hasRemovals = hasRemovals(options);
+    this.interval = intervalOf(options);
+  }
 }
 
 /** The session of a client, and its stream; opened with the first subscription. */
@@ -125,7 +136,7 @@ export class Session {
     }
     entry.asked = target.wish;
     const granted = await this.#transport.ask("PATCH", this.#path(`/subscriptions/${entry.name}`), { json: change });
-    entry.interval = intervalOf(granted.options);
+    entry.granted(granted);
     entry.isSlowed = false;
     this.#pace(entry);
   }
@@ -347,10 +358,11 @@ export class Session {
    */
   async #explain(entry) {
     if (isPattern(entry.target.topic)) return; // only a subscription can have several topics
-    const granted = await askFor(entry.target, false, (json) => this.#transport.ask("POST", "/v1/explain", { json }));
+    entry.asked = entry.target.wish;
+    const before = { wasGranted: false, hasRemovals: entry.hasRemovals }; // nothing is begun
+    const granted = await askFor(entry.target, before, (json) => this.#transport.ask("POST", "/v1/explain", { json }));
     if (entry.isGone) return;
-    entry.wasGranted = true;
-    entry.interval = intervalOf(granted.options);
+    entry.granted(granted);
     entry.target.accepted(granted);
   }
 
@@ -433,15 +445,13 @@ export class Session {
       try {
         entry.asked = entry.target.wish;
         const post = (/** @type {any} */ json) => this.#transport.ask("POST", this.#path("/subscriptions"), { json });
-        const granted = await askFor(entry.target, entry.wasGranted, post);
+        const granted = await askFor(entry.target, entry, post);
         if (session === this.#id) this.#name(entry, granted);
         return;
       } catch (error) {
         if (!(error instanceof Error)) throw error;
         if (error instanceof Problem && error.code === "session-unknown") return; // the stream finds out, too
-        // A gateway without a store has restarted, and nobody has published to the topic yet.
-        const mayComeBack = entry.wasGranted && error instanceof Problem && error.code === "topic-unknown";
-        if (!isTemporary(error) && !isForeign(error) && !mayComeBack) {
+        if (!isTemporary(error) && !isForeign(error) && !(entry.asked === entry.grantedWish && isOfTopic(error))) {
           this.#forget(entry);
           entry.target.failed(error);
           return;
@@ -465,9 +475,8 @@ export class Session {
       return;
     }
     entry.name = granted.sub;
-    entry.wasGranted = true;
+    entry.granted(granted);
     entry.isSlowed = false;
-    entry.interval = intervalOf(granted.options);
     entry.awaited = awaitedOf(granted);
     this.#named.set(entry.name, entry);
     entry.target.accepted(granted);

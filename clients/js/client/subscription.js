@@ -142,9 +142,11 @@ export class Subscription extends EventTarget {
     this.wish = wish;
     /** @type {State} */
     this.state = "connecting";
-    /** @type {string} Why it is `lost` or `closed`. */
+    /** @type {string} Why it is `lost` or `closed`, in one line for a log or a tooltip. */
     this.reason = "";
-    /** @type {string} Why it has ended; empty while it lives. */
+    /** @type {string} The code of the refusal that is the reason; empty without one. */
+    this.code = "";
+    /** @type {string} Why it has ended, in one word: a code, or such as `REMOVED`; empty while it lives. */
     this.end = "";
     /**
      * @internal
@@ -309,6 +311,7 @@ export class Subscription extends EventTarget {
     this.#tell();
     this.state = state;
     this.reason = reason;
+    this.code = code;
     if (state === "live" || state === "polling") this.#whole.resolve(undefined);
     this.dispatchEvent(new NoticeEvent("state", { state, reason, code }));
   }
@@ -365,7 +368,7 @@ export class Subscription extends EventTarget {
   ended(reason) {
     if (this.end) return;
     this.end = reason;
-    this.#enter("closed", reason, this.#error instanceof Problem ? this.#error.code : "");
+    this.#enter("closed", this.#error?.message ?? reason, this.#error instanceof Problem ? this.#error.code : "");
     const error = this.#error ?? new Error(`the subscription to ${this.topic} has ended: ${reason}`);
     this.#grant.reject(error);
     this.#whole.reject(error);

@@ -169,15 +169,16 @@ def test_a_gateway_that_stays_away_is_reported_once_and_the_time_ends_with_3(
 
 
 @pytest.mark.parametrize("arguments", [(), ("--table",)], ids=["lines", "table"])
-def test_a_topic_that_stays_missing_is_1_in_one_line(
-    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_a_topic_that_is_missing_when_the_time_ends_is_1(
+    arguments: tuple[str, ...], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tidegate.clients.retry.MISSING_SECONDS_MAX", 0.5)
     missing = plain(404, TOPIC_UNKNOWN, "application/problem+json")
     with scripted(stream(HELLO), missing) as fake:
-        assert main(["subscribe", "t", *arguments, "--gateway", fake.address]) == 1
-    complaints = [line for line in capfd.readouterr().err.splitlines() if "no such topic" in line]
-    assert complaints == ["tidegate: There is no such topic [topic-unknown, topic t]"]
+        words = ["subscribe", "t", *arguments, "--for", "1s", "--gateway", fake.address]
+        assert main(words) == 1
+        assert len(fake.requests) > 2
+    complaint = capfd.readouterr().err.splitlines()[-1]
+    assert complaint == "tidegate: There is no such topic [topic-unknown, topic t]"
 
 
 def test_it_comes_back_when_the_gateway_does() -> None:
