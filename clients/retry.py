@@ -14,7 +14,9 @@ PATIENCE_S = 10.0
 TOO_MANY = 429
 PAUSE_FIRST_S = 0.25
 PAUSE_MOST_S = 2.0  # of a request: someone waits for its answer
-RETURN_MOST_S = 30.0  # of a subscription, which may wait for a long restart
+# Of a subscription: its records are old meanwhile. With the gateway's own `retry:`, 1 to 5 s, the
+# readers of a gateway come back spread over ten seconds.
+RETURN_MOST_S = 5.0
 
 Answer = TypeVar("Answer")
 Chance = Callable[[float, float], float]

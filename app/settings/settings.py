@@ -274,7 +274,11 @@ class Settings(BaseSettings):
         description="Pace of an interval, unless its options set one: batch or key.",
     )
     heartbeat: DurationValue = duration_field(
-        "15s", "A stream without output for this long gets a comment.", least="100ms", most="1h"
+        "15s",
+        "A stream without output for this long gets a comment. Clients take a silence of 2.5 "
+        "heartbeats for a lost connection.",
+        least="100ms",
+        most="1h",
     )
     session_retention: DurationValue = duration_field(
         "60s",

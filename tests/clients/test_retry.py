@@ -30,6 +30,11 @@ def test_what_the_gateway_asked_for_comes_on_top() -> None:
     assert Backoff(1.0, 10.0, chance=longest).wait_s(asked_s=3.0) == 4
 
 
+def test_whatever_the_outage_the_next_attempt_is_near() -> None:
+    backoff = Backoff(chance=longest)
+    assert max(backoff.wait_s() for _ in range(90)) == 5
+
+
 def test_a_thousand_failures_are_no_overflow() -> None:
     backoff = Backoff(1.0, 10.0)
     assert all(0 <= backoff.wait_s() <= 10 for _ in range(1100))

@@ -77,6 +77,9 @@ test("waits double up to their bound, with full jitter, above what the gateway a
   whole.succeeded();
   assert.equal(whole.waitMs(), 250);
   assert.equal(new Backoff(30_000, () => 0).waitMs(), 0);
+  // Old prices are on the screen: whatever the outage, the next attempt is near.
+  const usual = new Backoff(undefined, () => 1);
+  assert.equal(Math.max(...Array.from({ length: 90 }, () => usual.waitMs())), 5_000);
 });
 
 test("patience is counted from the first failure", async (context) => {

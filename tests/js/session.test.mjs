@@ -244,6 +244,16 @@ test("a changed wish that begins again and is refused is the end", async (contex
   assert.deepEqual([prices.state, prices.end], ["closed", "filter-invalid"]);
 });
 
+test("a page can end the wait for the next attempt", async (context) => {
+  const { fake, gateway, prices, stream } = await live(context);
+  fake.once("GET", EVENTS, () => problem(503, "bus-unavailable", { "Retry-After": "3600" }));
+  stream.end();
+  await fake.until("GET", EVENTS, 2);
+  assert.deepEqual([gateway.state, prices.state], ["lost", "lost"]);
+  gateway.retry();
+  await fake.until("GET", EVENTS, 3);
+});
+
 test("a subscription is live once its records are complete, and ready is the first time", async (context) => {
   const { fake, gateway } = begun(context);
   const prices = gateway.subscribe("px");

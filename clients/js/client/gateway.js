@@ -218,6 +218,11 @@ export class Gateway extends EventTarget {
     return this.#transport.ask(method, path, asked);
   }
 
+  /** Try again now, where the stream or a subscription is lost and waits for its next attempt. */
+  retry() {
+    this.#line.wake();
+  }
+
   /** End all subscriptions and the stream. */
   async close() {
     this.#unwatch();

@@ -7,7 +7,9 @@
 import { isForeign, isTemporary, Problem } from "./errors.js";
 
 const FIRST_MS = 250;
-const RETURN_MOST_MS = 30_000; // of a stream, which may wait for a long restart
+// Of a stream, or a subscription: someone looks at old records. With the gateway's own `retry:`, 1 to 5 s, the readers
+// of a gateway come back spread over ten seconds.
+const RETURN_MOST_MS = 5_000;
 const REQUEST_MOST_MS = 2_000; // of a request: someone waits for its answer
 const PATIENCE_MS = 10_000;
 
