@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import dev
 import tidegate
 from tests.support.deadlines import HANGS_S
-from tests.support.outside import node_command, require_tsc
+from tests.support.outside import node_command, require_npm, require_tsc
 
 CLIENT = dev.ROOT / "clients" / "js"
 TESTS = sorted(Path(__file__).parent.glob("*.test.mjs"))
@@ -34,20 +35,67 @@ def test_types_are_sound_and_declarations_can_be_made(tmp_path: Path) -> None:
         [*command, "--outDir", str(tmp_path)], capture_output=True, text=True, timeout=HANGS_S
     )
     assert (ended.returncode, ended.stdout) == (0, "")
-    declared = (tmp_path / "client.d.ts").read_text()
-    assert "export function connect(" in declared
-    # What a program in TypeScript writes: the block of the documentation, and mistakes in it.
-    page = (dev.ROOT / "docs" / "javascript.md").read_text()
-    block = re.findall(r"```ts\n(.*?)```", page, re.DOTALL)[0]
+    assert "export function connect(" in (tmp_path / "client.d.ts").read_text()
+
+
+PAGES = [dev.ROOT / "docs" / "javascript.md", CLIENT / "README.md"]
+
+
+def install_commands(page: Path) -> list[str]:
+    """Return what a page says to run: in a checkout, and then in a project beside it."""
+    return re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def test_the_pages_make_and_install_the_same_package() -> None:
+    made, installed = install_commands(PAGES[0])
+    assert install_commands(PAGES[1]) == [made, installed]
+    assert installed.endswith(f"/tidegate-client-{tidegate.__version__}.tgz\n")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project that has installed the package, made as the page says."""
+    require_npm()
+    folder = tmp_path_factory.mktemp("npm")
+    checkout, project = folder / "tidegate", folder / "project"
+    checkout.mkdir()
+    project.mkdir()
+    shutil.copy(dev.ROOT / "LICENSE", checkout)
+    left_out = shutil.ignore_patterns("node_modules", "types", "*.tgz", "package-lock.json")
+    shutil.copytree(CLIENT, checkout / "clients" / "js", ignore=left_out)
+    (project / "package.json").write_text('{"type": "module"}')
+    for place, command in zip((checkout, project), install_commands(PAGES[0]), strict=True):
+        ended = subprocess.run(
+            command, shell=True, cwd=place, capture_output=True, text=True, timeout=HANGS_S
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+    return project
+
+
+@pytest.mark.nightly
+def test_a_program_in_typescript_compiles_against_the_package(project: Path) -> None:
+    """The block of the documentation does, and mistakes in it are seen; nothing else is wrong.
+
+    Declarations are checked as well: `skipLibCheck` is off by default.
+    """
+    block = re.findall(r"```ts\n(.*?)```", PAGES[0].read_text(), re.DOTALL)[0]
+    adapters = (
+        f'import * as adapter{at} from "@tidegate/client/adapters/{path.name}"; adapter{at};'
+        for at, path in enumerate(sorted((CLIENT / "adapters").glob("*.js")))
+    )
     wrong = ["all[0].nothing;", 'quotes.get("IBM")?.value.nothing;', 'quotes.state === "gone";']
-    lines = [*block.replace("@tidegate/client", "./client").splitlines(), *wrong]
-    (tmp_path / "use.ts").write_text("\n".join(lines))
+    lines = [*adapters, *block.splitlines(), *wrong]
+    (project / "use.ts").write_text("\n".join(lines))
     given = ["--strict", "--noEmit", "--target", "es2022", "--lib", "es2022,dom"]
-    modules = ["--module", "es2022", "--moduleResolution", "node"]
-    command = [require_tsc(), *given, *modules, str(tmp_path / "use.ts")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S)
-    found = [int(line) for line in re.findall(r"use\.ts\((\d+),", ended.stdout)]
-    assert found == list(range(len(lines) - 2, len(lines) + 1)), ended.stdout
+    for modules in (["nodenext"] * 2, ["es2022", "bundler"]):
+        command = [require_tsc(), *given, "--module", modules[0], "--moduleResolution", modules[1]]
+        ended = subprocess.run(
+            [*command, "use.ts"], cwd=project, capture_output=True, text=True, timeout=HANGS_S
+        )
+        found = [line.partition(":")[0] for line in ended.stdout.splitlines() if "error" in line]
+        assert [re.sub(r",\d+", "", place) for place in found] == [
+            f"use.ts({at})" for at in range(len(lines) - 2, len(lines) + 1)
+        ], ended.stdout
 
 
 @pytest.mark.nightly

@@ -66,6 +66,13 @@ def node_command() -> list[str]:
     return [str(path), *(["--experimental-global-webcrypto"] if major < WEB_CRYPTO_SINCE else [])]
 
 
+def require_npm() -> str:
+    """Path of npm."""
+    path = shutil.which("npm")
+    require(path is not None, "no npm: the Debian package is npm")
+    return str(path)
+
+
 @functools.cache
 def require_tsc() -> str:
     """Path of the TypeScript compiler: the system's, or npm's in a temporary folder."""

@@ -126,7 +126,6 @@ export class NoticeEvent extends Event {
  * several flushes as one, so it needs memory for its keys and no more.
  *
  * @template [V=any] The type of the records' values: `gateway.subscribe<Quote>("quotes")`.
- * @implements {Target}
  */
 export class Subscription extends EventTarget {
   /**
