@@ -18,7 +18,7 @@ BLOCKS = re.findall(r"```(?:js|html)\n(.*?)```", PAGE, re.DOTALL)
 
 @pytest.mark.nightly
 def test_its_examples_run() -> None:
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 7
     with serving() as address, Gateway(address) as gateway, running_node() as node:
         gateway.put_topic("prices", {"key": ["/symbol"]})
         gateway.put_topic("orders", {"key": ["/id"]})
