@@ -1,8 +1,9 @@
-"""The pages of `examples/` in Chromium: orders that leave, and a table of Perspective."""
+"""The pages of `examples/` in Chromium: orders that leave, a table of Perspective, and React."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -16,8 +17,10 @@ from playwright.sync_api import Browser, Page, expect
 from dev import ROOT
 from tests.browser.test_tutorials import folder_served
 from tests.docs.site import block_run_by
+from tests.js.package import PAGE, commands_of, copy_packages, run_commands
 from tests.support.commands import serving
 from tests.support.deadlines import HANGS_S
+from tests.support.ports import lasting_port
 from tidegate.clients.gateway import Gateway
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
@@ -142,3 +145,50 @@ def test_perspective_shows_the_prices(
             page.wait_for_timeout(100)
         if is_real:
             expect(page.locator("perspective-viewer regular-table")).to_contain_text("9.50")
+
+
+@contextmanager
+def vite_served(project: Path, gateway: str) -> Iterator[str]:
+    """The address of Vite's development server, which forwards to a gateway."""
+    port = str(lasting_port())
+    words = [str(project / "node_modules" / ".bin" / "vite"), "--host", "127.0.0.1"]
+    server = subprocess.Popen(
+        [*words, "--port", port, "--strictPort"],
+        cwd=project,
+        env={**os.environ, "TIDEGATE_GATEWAY": gateway},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        assert any("Local:" in line for line in server.stdout), "it has ended"
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.communicate(timeout=HANGS_S)
+
+
+def test_react_shows_bid_and_ask_and_which_are_old(chromium: Browser, tmp_path: Path) -> None:
+    """The example is built, and served as a developer has it, by the commands of its page."""
+    copy_packages(tmp_path / "tidegate")
+    *_, started, published = commands_of(PAGE)
+    run_commands(started.replace("npm run dev", "npm run build"), tmp_path / "tidegate")
+    project = tmp_path / "tidegate" / "examples" / "react-prices"
+    assert (project / "dist" / "index.html").exists()
+    with serving() as address, vite_served(project, address) as origin:
+        run_commands(published.replace("http://127.0.0.1:8080", address), tmp_path)
+        page = chromium.new_page()
+        complaints: list[str] = []
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.clock.install()
+        page.goto(origin)
+        quote = page.locator("tr")
+        expect(quote).to_have_text("IBM191.40191.60")
+        expect(page.locator("p")).to_have_text("Live")
+        expect(quote).to_have_class("")
+        page.clock.fast_forward("00:31")  # no heartbeat is missed so far
+        expect(quote).to_have_class("old")
+        expect(page.locator("p")).to_have_text("Live")
+        page.close()
+        assert complaints == []

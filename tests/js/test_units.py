@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import dev
 import tidegate
+from tests.js.package import CLIENT, PAGE, commands_of, copy_packages, run_commands
 from tests.support.deadlines import HANGS_S
-from tests.support.outside import node_command, require_npm, require_tsc
+from tests.support.outside import node_command, require_tsc
 
-CLIENT = dev.ROOT / "clients" / "js"
 TESTS = sorted(Path(__file__).parent.glob("*.test.mjs"))
 
 
@@ -38,37 +36,23 @@ def test_types_are_sound_and_declarations_can_be_made(tmp_path: Path) -> None:
     assert "export function connect(" in (tmp_path / "client.d.ts").read_text()
 
 
-PAGES = [dev.ROOT / "docs" / "javascript.md", CLIENT / "README.md"]
-
-
-def install_commands(page: Path) -> list[str]:
-    """Return what a page says to run: in a checkout, and then in a project beside it."""
-    return re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
-
-
 def test_the_pages_make_and_install_the_same_package() -> None:
-    made, installed = install_commands(PAGES[0])
-    assert install_commands(PAGES[1]) == [made, installed]
+    made, installed = commands_of(CLIENT / "README.md")
+    assert commands_of(PAGE)[:2] == [made, installed]
     assert installed.endswith(f"/tidegate-client-{tidegate.__version__}.tgz\n")
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project that has installed the package, made as the page says."""
-    require_npm()
     folder = tmp_path_factory.mktemp("npm")
     checkout, project = folder / "tidegate", folder / "project"
-    checkout.mkdir()
+    copy_packages(checkout)
     project.mkdir()
-    shutil.copy(dev.ROOT / "LICENSE", checkout)
-    left_out = shutil.ignore_patterns("node_modules", "types", "*.tgz", "package-lock.json")
-    shutil.copytree(CLIENT, checkout / "clients" / "js", ignore=left_out)
     (project / "package.json").write_text('{"type": "module"}')
-    for place, command in zip((checkout, project), install_commands(PAGES[0]), strict=True):
-        ended = subprocess.run(
-            command, shell=True, cwd=place, capture_output=True, text=True, timeout=HANGS_S
-        )
-        assert ended.returncode == 0, ended.stdout + ended.stderr
+    made, installed, *_ = commands_of(PAGE)
+    run_commands(made, checkout)
+    run_commands(installed, project)
     return project
 
 
@@ -78,7 +62,7 @@ def test_a_program_in_typescript_compiles_against_the_package(project: Path) -> 
 
     Declarations are checked as well: `skipLibCheck` is off by default.
     """
-    block = re.findall(r"```ts\n(.*?)```", PAGES[0].read_text(), re.DOTALL)[0]
+    block = re.findall(r"```ts\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
     adapters = (
         f'import * as adapter{at} from "@tidegate/client/adapters/{path.name}"; adapter{at};'
         for at, path in enumerate(sorted((CLIENT / "adapters").glob("*.js")))
