@@ -160,7 +160,7 @@ def shown(name: str) -> str:
 def hint(name: str, known_names: Collection[str]) -> str:
     """Return the end of a sentence: the nearest known option if one is near, or whose it is."""
     if name in _OF_AMPS:
-        return f": {name} of AMPS has no counterpart here, see docs/coming-from/amps.md"
+        return ", one of AMPS without a counterpart here: see docs/coming-from/amps.md"
     name = name[:_HINT_CHARACTERS_MAX]
     nearest = min(known_names, key=lambda known: _edits(name, known))
     is_near = _edits(name, nearest) <= _HINT_EDITS_MAX

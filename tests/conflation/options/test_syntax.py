@@ -66,7 +66,7 @@ def test_a_projection_and_its_grouping_are_one() -> None:
         ("maxage", "; the nearest known one is max_age"),
         (
             "fully_durable",
-            ": fully_durable of AMPS has no counterpart here, see docs/coming-from/amps.md",
+            ", one of AMPS without a counterpart here: see docs/coming-from/amps.md",
         ),
         ("fully_durabl", ""),
     ],
