@@ -150,7 +150,7 @@ def test_a_refusal_after_a_grant_is_an_outage_or_the_end(vector: Vector) -> None
     status, code = vector["status"], vector["code"]
     problem = GatewayProblem(status, code or f"{FOREIGN}{status}", "No")
     stream = Stream()
-    stream.opened(200)
+    stream.opened(200, {})
     if vector["passes"]:
         stream.failed(problem, 0.0)
         assert stream.standing_error is problem
