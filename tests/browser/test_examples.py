@@ -172,7 +172,7 @@ def vite_served(project: Path, gateway: str) -> Iterator[str]:
 def test_react_shows_bid_and_ask_and_which_are_old(chromium: Browser, tmp_path: Path) -> None:
     """The example is built, and served as a developer has it, by the commands of its page."""
     copy_packages(tmp_path / "tidegate")
-    *_, started, published = commands_of(PAGE)
+    *_, published, started = commands_of(PAGE)
     run_commands(started.replace("npm run dev", "npm run build"), tmp_path / "tidegate")
     project = tmp_path / "tidegate" / "examples" / "react-prices"
     assert (project / "dist" / "index.html").exists()

@@ -33,7 +33,7 @@
  * @typedef {object} Shown
  * @property {readonly Row<V>[]} rows By `orderBy`; without it, in the order in which the records came.
  * @property {State} state `live` or `polling` if the rows are those of the topic; as of a subscription.
- * @property {string} reason Why it is `lost` or `closed`, in one line for a log or a tooltip.
+ * @property {string} reason Why it is `polling`, `lost` or `closed`, in one line for a log or a tooltip.
  * @property {string} code The code of the refusal that is the reason; empty without one.
  * @property {Subscription<V> | null} subscription Null until the component is mounted.
  */

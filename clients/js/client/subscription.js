@@ -141,7 +141,7 @@ export class Subscription extends EventTarget {
     this.wish = wish;
     /** @type {State} */
     this.state = "connecting";
-    /** @type {string} Why it is `lost` or `closed`, in one line for a log or a tooltip. */
+    /** @type {string} Why it is `polling`, `lost` or `closed`, in one line for a log or a tooltip. */
     this.reason = "";
     /** @type {string} The code of the refusal that is the reason; empty without one. */
     this.code = "";
