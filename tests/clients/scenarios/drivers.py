@@ -22,6 +22,7 @@ from tests.js.node import Node, running_node
 from tests.support.deadlines import HANGS_S
 from tidegate.clients.aio.gateway import AsyncGateway
 from tidegate.clients.aio.live import AsyncLive
+from tidegate.clients.errors import GatewayError, GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.live.live import Live
 from tidegate.clients.sse import Event
@@ -58,6 +59,10 @@ class Driver(ABC):
         """Return the keys of records that a reader of changes saw leave."""
 
     @abstractmethod
+    def refusal(self) -> str:
+        """Return the code with which the dict is refused at the moment; empty if it is not."""
+
+    @abstractmethod
     def log(self, topic: str) -> None:
         """Follow every message of a topic from now on."""
 
@@ -73,6 +78,13 @@ class Driver(ABC):
         """Return the token as it is at this moment."""
         assert self.token_file is not None
         return Path(self.token_file).read_text().strip()
+
+    def await_refusal(self, code: str) -> None:
+        """Wait until the dict is refused with this code."""
+        ends_at = time.monotonic() + HANGS_S
+        while (found := self.refusal()) != code:
+            assert time.monotonic() < ends_at, f"it never came: {found!r}"
+            time.sleep(LOOK_S)
 
     def await_removed(self, is_so: Callable[[list[Any]], bool]) -> None:
         """Wait until those that left are as a scenario says: their reader may be a step behind."""
@@ -114,6 +126,9 @@ class Sync(Driver):
 
     def removed(self) -> list[Any]:
         return self.gone
+
+    def refusal(self) -> str:
+        return _code_of(self.live.outage)
 
     def log(self, topic: str) -> None:
         self.events = self.stack.enter_context(
@@ -184,6 +199,9 @@ class Asyncio(Driver):
     def removed(self) -> list[Any]:
         return self.gone
 
+    def refusal(self) -> str:
+        return _code_of(self.live.outage)
+
     def log(self, topic: str) -> None:
         self.events = self.run(self.opened_log(topic))
 
@@ -240,6 +258,9 @@ class JavaScript(Driver):
         gone = self.run("return state.gone")
         assert isinstance(gone, list)
         return gone
+
+    def refusal(self) -> str:
+        return str(self.run("return state.rows.code"))
 
     def log(self, topic: str) -> None:
         self.run(
@@ -383,6 +404,10 @@ class _Files(SimpleHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Print nothing."""
+
+
+def _code_of(outage: GatewayError | None) -> str:
+    return outage.code if isinstance(outage, GatewayProblem) else ""
 
 
 def _values(event: Event) -> Iterator[Any]:

@@ -300,6 +300,28 @@ def test_it_goes_on_after_a_restart(connect: Connect, tmp_path: Path, signal: st
 
 
 @pytest.mark.nightly
+def test_it_goes_on_once_its_topic_is_as_it_was(connect: Connect) -> None:
+    """A gateway that keeps nothing is back, and a publisher has made the topic without its key."""
+    command = ["--port", str(lasting_port()), "--data", ":memory:"]
+    with begun(*command) as address, Gateway(address) as admin:
+        admin.put_topic("px", {"key": ["/id"]})
+        publish(admin, {"id": "a", "n": 1}, {"id": "b", "n": 1})
+        client = connect(address)
+        client.follow("px", options=QUICK)
+    with begun(*command) as address, Gateway(address) as admin:
+        client.await_refusal("topic-unknown")
+        publish(admin, {"id": "a", "n": 2})
+        client.await_refusal("options-invalid")
+        assert len(client.held()) == 2
+        admin.delete_topic("px")
+        admin.put_topic("px", {"key": ["/id"]})
+        publish(admin, {"id": "a", "n": 3})
+        client.await_removed(lambda keys: keys == ["b"])
+        assert await_last(client, admin) == world(admin)
+        assert client.refusal() == ""
+
+
+@pytest.mark.nightly
 @pytest.mark.redis
 @pytest.mark.parametrize("signal", ["terminate", "kill"])
 def test_it_goes_on_at_another_gateway(
