@@ -213,7 +213,7 @@ class Engine:
         session = self._registry.find(session_id)
         for subscriber in self._registry.subscribers(session, name):
             self._registry.leave(session, subscriber, reason)
-        self._queue_limits.taken(session)
+        self._queue_limits.left(session)
 
     def change(self, session_id: str, name: str, subscription: Subscription, now: Instant) -> None:
         """Change a subscription's options: another lane of its topic, paused or not.

@@ -105,6 +105,14 @@ class QueueLimiter:
         else:
             self.taken(session)
 
+    def left(self, session: Session) -> None:
+        """Note that a subscriber has left; what was queued for it goes as full values (queue-10).
+
+        A queue of deltas grows by that. It is judged with the next message.
+        """
+        if session.ended is None:
+            self.arm(session)
+
     def taken(self, session: Session) -> None:
         """Note that a queue has become shorter."""
         # Each take comes by here: sessions that were never long are done after this question.

@@ -110,3 +110,20 @@ def test_what_came_and_left_before_a_change_of_filter_is_reported_after_it() -> 
     machine.change(pick=37, to=1)
     machine.publish(exempt=0, letters=[0])
     machine.teardown()
+
+
+def test_deltas_of_who_leaves_are_full_values_and_announced_as_those() -> None:
+    machine = PolicyMachine()
+    machine.begin(
+        ranks=[0, 0, 0, 0],
+        replaces=False,
+        tidies=set(),
+        limits=0,
+        lane_specs=[(0, 0, 0), (2, 0, 1), (2, 0, 0)],
+    )
+    machine.tune(conflated=False, limits=5, session=2)
+    machine.traffic(bursts=[(0, [0, 0])], served=True)
+    machine.unsubscribe(reader=1, session=1)
+    machine.traffic(bursts=[(0, [0, 0, 0, 0])], served=False)
+    machine.unsubscribe(reader=0, session=1)
+    machine.teardown()
