@@ -140,7 +140,11 @@ class KafkaTarget:
         except KafkaException as error:
             raise DefinitionInvalid(f"options of Kafka: {error.args[0].str()}") from None
         with self._problems():
-            self._client.init_transactions(ANSWER_SECONDS_MAX)
+            try:
+                self._client.init_transactions(ANSWER_SECONDS_MAX)
+            except KafkaException:
+                self._client.poll(0)  # reports which address takes no connection, and why
+                raise
 
     def resume(self, identity: str) -> str:
         """Return the newest committed position; create the topic of positions if there is none.
