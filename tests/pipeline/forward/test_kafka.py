@@ -141,6 +141,7 @@ def test_records_and_removals_arrive_once_over_a_restart_and_come_back_as_they_w
     back = f"""
         [ingest.back]
         key = ["/k"]
+        key_format = "json"
         source = {{kind = "kafka", brokers = "{broker.address}", topic = "{topic}"}}
         sink = {{topic = "back"}}
     """
