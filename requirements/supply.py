@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,11 @@ def materials() -> dict[str, Any]:
         found: dict[str, Any] = json.loads(made.read_text())
     wanted = locked()
     kept = [it for it in found["components"] if plain(it["name"]) in wanted]
+    for it in kept:
+        # A licence that is no SPDX expression is left out of the bill.
+        said = metadata(it["name"]).json.get("license")
+        if said and not it.get("licenses"):
+            it["licenses"] = [{"license": {"name": str(said)}}]
     own = found["metadata"]["component"]["bom-ref"]
     known = {it["bom-ref"] for it in kept} | {own}
     links = [
