@@ -87,7 +87,7 @@ SUBSCRIPTIONS = [
     ({"topic": 5}, "topic-invalid", "/subscriptions/0/topic"),
     ({"topic": "/zzq"}, "topic-invalid", "/subscriptions/0"),
     ({"topic": "px", "options": 5}, "options-invalid", "/subscriptions/0/options"),
-    ({"topic": "px", "options": "zzq"}, "options-invalid", "/subscriptions/0"),
+    ({"topic": "px", "options": "oof=zzq"}, "options-invalid", "/subscriptions/0"),
     ({"topic": "px", "filter": "x" * 101}, "filter-invalid", "/subscriptions/0/filter"),
     ({"topic": "px", "format": "zzq"}, "options-invalid", "/subscriptions/0"),
     ({"topic": "px", "bookmark": "x"}, "options-invalid", "/subscriptions/0/bookmark"),

@@ -91,7 +91,7 @@ def test_a_topic_without_key_has_no_records_to_remove(served: Served, kept: Path
     asked = arguments(kept, served.address, "plain", until_time=str(NOON_MS + 1))
     assert publish(asked, ManualClock(), reported.append) == Totals(2, passed=1, clock_ms=NOON_MS)
     assert served.values("plain") == PUBLISHED[:2]
-    assert "1 removals passed over" in reported[-1]
+    assert "1 removal passed over" in reported[-1]
 
 
 def test_a_missing_topic_gets_the_key_of_what_is_replayed(served: Served, kept: Path) -> None:
