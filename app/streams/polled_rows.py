@@ -7,15 +7,15 @@ and `reset`), or bare values.
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from tidegate.app.refusals import Refused
-from tidegate.app.streams.compression import Coding
 from tidegate.app.streams.encoding import json_value
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.definition import Kind
@@ -105,7 +105,8 @@ def mark_of(subscription: Subscription, form: Form, kind: Kind) -> str:
 class Page:
     """What leads from one position to the next: a JSON array of so many rows.
 
-    `since` is None for the beginning. `is_last`: its reader then has all that there is.
+    `since` is None for the beginning. `is_last`: its reader then has all that there is. `encoded`:
+    answers with it, by what they depend on beside it; all who ask for the same share one.
     """
 
     since: Position | None
@@ -113,7 +114,7 @@ class Page:
     body: bytes = b"[]"
     rows: int = 0
     is_last: bool = True
-    coded: dict[Coding, bytes] = field(default_factory=dict)
+    encoded: dict[Hashable, Any] = field(default_factory=dict)
     _digest: str = ""
 
     @property

@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
+from http import HTTPStatus
 from typing import Annotated, Final
 
 import msgspec
@@ -309,7 +310,23 @@ class Reading:
         return Page(self.stream.tail, self.stream.tail)
 
     def answer(self, page: Page, text: bytes) -> Answer:
-        """Return the answer with a page, whose rows are this text in the format asked for."""
+        """Return the answer with a page, whose rows are this text in the format asked for.
+
+        Equal requests of one flush share it: thousands may wait for the same page.
+        """
+        is_shared = text is page.body and not (self.if_none_match or self.is_tail or self._is_ahead)
+        variant = self.coding, self.live, self.is_public
+        found: Answer | None = page.encoded.get(variant) if is_shared else None
+        if found is None:
+            found = self._made_answer(page, text)
+            if is_shared:
+                page.encoded[variant] = found
+        status, _, body = found
+        if page.rows and status == HTTPStatus.OK:
+            self.stream.count_answer(len(body))
+        return found
+
+    def _made_answer(self, page: Page, text: bytes) -> Answer:
         places = self._places(page.next, is_last=page.is_last)
         content_type = (b"content-type", CONTENT_TYPES[self.media_type])
         if self.is_tail:
@@ -327,8 +344,6 @@ class Reading:
         if coding is not Coding.IDENTITY:
             fields.append((b"content-encoding", coding.encode()))
             text = _coded(page, text, coding)
-        if page.rows:
-            self.stream.count_answer(len(text))
         return _completed(200, [*fields, content_type], text)
 
     async def events(self) -> AsyncIterator[bytes]:
@@ -388,11 +403,20 @@ class Reading:
             fields.append((b"stream-cursor", b"%d" % self._next_cursor()))
         return fields
 
+    @property
+    def _is_ahead(self) -> bool:
+        """The client's cursor is later than the flush, so that its next one is its own."""
+        return self.cursor is not None and self.cursor >= self._flush_cursor
+
+    @property
+    def _flush_cursor(self) -> int:
+        return self.stream.flushed_ms - CURSOR_EPOCH_MS
+
     def _next_cursor(self) -> int:
         # The time of the flush, in milliseconds, and later than the client's without chance: those
         # who get the same flush get the same cursor, and are one request to a cache from then on.
-        flushed_ms = self.stream.flushed_ms - CURSOR_EPOCH_MS
-        return flushed_ms if self.cursor is None else max(flushed_ms, self.cursor + 1)
+        flushed = self._flush_cursor
+        return flushed if self.cursor is None else max(flushed, self.cursor + 1)
 
 
 @lru_cache(maxsize=256)
@@ -508,7 +532,7 @@ def _completed(status: int, fields: list[tuple[bytes, bytes]], body: bytes) -> A
     """Return an answer with the length of its body among its fields."""
     if status not in WITHOUT_BODY:
         fields.append((b"content-length", b"%d" % len(body)))
-    return status, fields, body
+    return status, tuple(fields), body
 
 
 def _response(status: int, fields: Fields, body: bytes) -> Response:
@@ -590,12 +614,12 @@ def _coded(page: Page, text: bytes, coding: Coding) -> bytes:
     encoder = encoder_of(coding)
     if encoder is None:
         return text
-    found = page.coded.get(coding) if text is page.body else None
+    found: bytes | None = page.encoded.get(coding) if text is page.body else None
     if found is None:
         block = encoder.block(text)  # before the end, which has its checksum
         found = encoder.header + block + encoder.end()
         if text is page.body:
-            page.coded[coding] = found
+            page.encoded[coding] = found
     return found
 
 
