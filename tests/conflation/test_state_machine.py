@@ -112,6 +112,19 @@ def test_what_came_and_left_before_a_change_of_filter_is_reported_after_it() -> 
     machine.teardown()
 
 
+def test_an_empty_message_is_not_due_behind_an_exempt_row() -> None:
+    """The exempt row changed what the client holds, so the value before it looked like news."""
+    machine = StatefulMachine()
+    machine.begin(picks=[3, 0])
+    machine.traffic(letters=[0], step_ns=1_000_000_000)
+    machine.publish(exempt=0, letters=[0])
+    machine.publish(exempt=7, letters=[39])
+    machine.advance(step_ns=1_000_000_000)
+    machine.publish(exempt=0, letters=[24])
+    machine.advance(step_ns=100_000_000)
+    machine.teardown()
+
+
 def test_deltas_of_who_leaves_are_full_values_and_announced_as_those() -> None:
     machine = PolicyMachine()
     machine.begin(

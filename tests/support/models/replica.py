@@ -46,7 +46,11 @@ class Moved:
 
 @dataclass(eq=False)
 class ReplicaModel:
-    """What a client holds, and what it was told: `told` is the offset that a place stands at."""
+    """What a client holds, and what it was told: `told` is the offset that a place stands at.
+
+    `exempt` and `empty` are offsets: of exempt messages that it was sent, and of messages without a
+    change that those passed over (rule delta-4).
+    """
 
     session: str
     name: str
@@ -62,6 +66,7 @@ class ReplicaModel:
     told_at: dict[str, int] = field(default_factory=dict)
     removed: dict[str, int] = field(default_factory=dict)
     exempt: set[int] = field(default_factory=set)
+    empty: set[int] = field(default_factory=set)
     fresh: set[str] = field(default_factory=set)
     rows: int = 0
     stood: int = 0
@@ -137,9 +142,8 @@ class ReplicaModel:
                 else:
                     wanted.setdefault(event.key, event)
             elif id(event) in undelivered:
-                if self.lane_spec.no_empties and not (
-                    self.differs(event) and self.differs(last[event.key])
-                ):
+                is_news = self.differs(event) and self.differs(last[event.key])
+                if self.lane_spec.no_empties and (event.offset in self.empty or not is_news):
                     wanted.pop(event.key, None)
                 else:
                     wanted.setdefault(event.key, event)

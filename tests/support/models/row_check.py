@@ -141,6 +141,27 @@ class RowChecks(ReplicaModel):
         if settled and not left and event.key in self.holds and event.key not in self.fresh:
             assert self.holds[event.key] != value, "an empty delta"
 
+    def check_passed_over(self, event: Event) -> None:
+        """Rule delta-4: an exempt row may only pass over messages that ended in the value sent."""
+        lane_spec = self.lane_spec
+        if not (lane_spec.no_empties and lane_spec.interval_ms and lane_spec.sealed(event)):
+            return
+        if lane_spec.oof:
+            return  # a removal may have taken them away
+        alike = [
+            put
+            for put in self.undelivered()
+            if self.place(put) == self.place(event)
+            and not lane_spec.sealed(put)
+            and put.offset not in self.empty
+        ]
+        # With a later message they are one row, which comes behind the exempt one.
+        if not alike or alike[-1].offset > event.offset:
+            return
+        self.empty.update(put.offset for put in alike)
+        if self.at_once and event.key in self.holds and event.key not in self.fresh:
+            assert self.holds[event.key] == lane_spec.shown(alike[-1].value), "passed over"
+
     def check_rate(self, own_key: str, now: int) -> None:
         """Rule interval-1."""
         last = self.told_at.get(own_key)

@@ -130,6 +130,7 @@ class SubscriberModel(RowChecks):
             assert value == self.lane_spec.shown(self.combined(stood))
         self.check_delta(frame, event, stood)
         self.check_empty(event, stood, value)
+        self.check_passed_over(event)
         self.hold(frame, value)
         self.check_newest(event)
         self.rows += 1
