@@ -150,7 +150,9 @@ class ChangeSuppression:
             self._sent.pop(entry.board_key, None)
             return True
         payload = payload_of(part)
-        sent = self._sent.get(entry.board_key)
+        # Members that joined since the record left have not got it. And behind `flush_on` the base
+        # that was noted may be this very entry's value.
+        sent = None if part.is_new else self._sent.get(entry.board_key)
         patch = None if sent is None else patches.diff(sent, payload)
         is_empty = patch is not None and patches.is_empty(patch)
         if is_empty and not entry.sealed and not entry.was_joined:

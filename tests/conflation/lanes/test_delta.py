@@ -135,12 +135,15 @@ def test_a_suppressed_value_is_no_base_and_does_not_count_with_an_exempt_row() -
     driver.topic()
     driver.subscribe("conflation=1s,no_empties", command=BOTH)
     sent(driver)
+    driver.publish_documents({"k": "a", "v": 0, "pad": PAD})
+    driver.wait("1s")
+    sent(driver)
     value = f'{{"k":"a","v":1,"pad":"{PAD}"}}'.encode()
-    frames = [Frame(n, value, '["a"]', n, exempt=n == 2) for n in (1, 2, 3)]
+    frames = [Frame(n, value, '["a"]', n, exempt=n == 3) for n in (2, 3, 4)]
     driver.engine.publish("px", frames, driver.now)
     driver.wait("1s")
-    assert sent(driver) == ['{"k":"a","v":1}'], "the second, in full"
-    driver.engine.publish("px", [Frame(4, value, '["a"]', 4, exempt=True)], driver.now)
+    assert sent(driver) == ['{"k":"a","v":1}'], "the exempt one, in full"
+    driver.engine.publish("px", [Frame(5, value, '["a"]', 5, exempt=True)], driver.now)
     driver.wait("1s")
     (batch,) = batches(driver.take())
     assert [getattr(row, "messages", 1) for row in batch.frames] == [1]
@@ -226,6 +229,36 @@ def test_what_the_snapshot_said_is_not_said_again() -> None:
     driver.subscribe(QUIET, command=DELTAS, counted=True)
     driver.take()
     assert said(driver, 1) == []
+
+
+@rule("delta-3", "delta-4")
+def test_a_record_that_was_deleted_and_is_back_is_sent_to_who_joined_without_it() -> None:
+    """It is what the lane last sent, and without `oof` nobody was told that it had left."""
+    driver = ManualDriver()
+    driver.topic()
+    driver.subscribe(QUIET, command=DELTAS, counted=True, session="early")
+    driver.publish("a1")
+    driver.wait("1s")
+    driver.take("early")
+    driver.remove("a0")
+    driver.subscribe(QUIET, command=DELTAS, counted=True, session="late")
+    assert driver.received("late") == ["group of 0", "group ends at e1-2"]
+    driver.publish("a1")
+    driver.wait("1s")
+    assert counts(driver.take("late")) == [("a1", 1, 3)]
+
+
+@rule("delta-3", "delta-4", "merge-2")
+def test_the_first_value_of_a_key_is_sent_although_flush_on_let_it_go_before_the_second() -> None:
+    driver = ManualDriver()
+    driver.topic()
+    driver.subscribe("conflation=1s,no_empties,flush_on=[/v = 9]", command=DELTAS)
+    driver.take()
+    driver.publish("a1 b9 a2")
+    driver.flush()
+    assert driver.received() == ["a1"]
+    driver.wait("1s")
+    assert driver.received() == ["b9 a2"]
 
 
 @rule("delta-4", "merge-1")
