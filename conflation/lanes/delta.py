@@ -128,20 +128,28 @@ class ChangeSuppression:
     def lets_pass(self, entry: Pending, payload_of: Callable[[PendingPart], bytes]) -> bool:
         """Return True if an entry that is due has a row for any member.
 
-        A member that joined while it was held may need a row that is no news to the others: it
-        knows nothing of what came before.
+        An entry without news has one only for members that joined while it was held: what they
+        have is the value at their join, and not the one that was last sent.
         """
         # An entry before it in this very flush may have been suppressed.
         if not entry.sealed:
             entry.stand_for(self.take_unreported(entry.board_key))
+        if self._has_news(entry, payload_of):
+            return True
+        # For the other members the messages wait for the key's next row.
+        self._unreported[entry.board_key] = entry.unreported_parts()
+        entry.suppressed = True
+        return entry.was_joined
+
+    def _has_news(self, entry: Pending, payload_of: Callable[[PendingPart], bytes]) -> bool:
+        """Return True if an entry is news to members that have got all before it; note its value.
+
+        A sealed entry always is.
+        """
         part = entry.whole()
         assert part is not None
         if part.is_unseen:
-            # Those that joined meanwhile have the key in their snapshot: they get the removal, and
-            # for the others the messages wait for the next row.
-            self._unreported[entry.board_key] = entry.unreported_parts()
-            entry.unseen = True
-            return entry.was_joined
+            return False
         if self._delta is None:
             return True
         if part.gone is not None:
@@ -154,9 +162,7 @@ class ChangeSuppression:
         # that was noted may be this very entry's value.
         sent = None if part.is_new else self._sent.get(entry.board_key)
         patch = None if sent is None else patches.diff(sent, payload)
-        is_empty = patch is not None and patches.is_empty(patch)
-        if is_empty and not entry.sealed and not entry.was_joined:
-            self._unreported[entry.board_key] = entry.parts
+        if patch is not None and patches.is_empty(patch) and not entry.sealed:
             return False
         self._sent[entry.board_key] = payload
         return True

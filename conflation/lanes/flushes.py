@@ -24,7 +24,7 @@ class Flush:
     position: int
     group: int
     parts: list[list[Pending]]
-    has_unseen: bool
+    has_suppressed: bool
     is_mixed: bool = False
     joined: PendingKeys | None = None
 
@@ -53,7 +53,7 @@ class Flush:
     @property
     def is_joinable(self) -> bool:
         """True if a part is there to be joined."""
-        return self.is_mixed and bool(self.parts) and not self.has_unseen
+        return self.is_mixed and bool(self.parts) and not self.has_suppressed
 
 
 class Flushes:
@@ -73,13 +73,13 @@ class Flushes:
 
     def add(self, position: int, entries: Sequence[Pending], group: int) -> None:
         """Add a flush, or a part of one."""
-        has_unseen = any(entry.unseen for entry in entries)
+        has_suppressed = any(entry.suppressed for entry in entries)
         parts = [list(entries)]
         # Entries of one key are joined in one step, as they were not conflated with one another.
         if len({entry.board_key for entry in entries}) == len(entries):
             size = _joined_at_once()
             parts = [parts[0][start : start + size] for start in range(0, len(entries), size)]
-        self._flushes.append(Flush(position, group, parts, has_unseen))
+        self._flushes.append(Flush(position, group, parts, has_suppressed))
 
     def all(self) -> Iterator[Pending]:
         """Return the entries of all flushes."""
@@ -137,7 +137,7 @@ class Flushes:
                 older.position = flush.position
                 older.is_mixed |= older.group != flush.group
                 older.group = flush.group
-                older.has_unseen |= flush.has_unseen
+                older.has_suppressed |= flush.has_suppressed
                 continue
             kept.append(flush)
         self._flushes = kept
@@ -158,7 +158,7 @@ def _may_join(older: Flush, newer: Flush) -> bool:
 
     Those rows are for members that joined in between, and joining would lose them.
     """
-    return older.group == newer.group or not (older.has_unseen or newer.has_unseen)
+    return older.group == newer.group or not (older.has_suppressed or newer.has_suppressed)
 
 
 Groups = list[tuple[int, list[Pending]]]

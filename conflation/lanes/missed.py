@@ -121,7 +121,7 @@ def rows_counted(entries: Iterable[Pending], rules: LaneId, joins: int) -> int |
     for entry in entries:
         newest = entry.newest
         oldest = entry.older[0] if entry.older else newest  # its property is a call for each
-        is_apart = entry.sealed or entry.unseen or newest.gone is not None
+        is_apart = entry.sealed or entry.suppressed or newest.gone is not None
         if is_apart or oldest.joins < joins:
             return None
         keys.add(entry.board_key)

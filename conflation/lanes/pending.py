@@ -36,9 +36,9 @@ class Pending(msgspec.Struct, eq=False, gc=False):
     conflated with anything. `send_order` is its place in the queue: the offset of its newest
     message, or with `placement=replace` of its first. `first_offset` is the offset of its first
     message, `joins_at_open` the lane's count of joins then. `match` is the value of the fields
-    that decide which messages of a key may conflate. `unseen`: the key came and went, so that only
-    members that joined in between are sent something. `is_retraction`: it began with a removal,
-    which has an entry of its own only where several rows go before it.
+    that decide which messages of a key may conflate. `suppressed`: it has no news, so
+    that only members that joined while it was held are sent something. `is_retraction`: it began
+    with a removal, which has an entry of its own only where several rows go before it.
     """
 
     board_key: str
@@ -50,7 +50,7 @@ class Pending(msgspec.Struct, eq=False, gc=False):
     sealed: bool = False
     match: str = ""
     is_held: bool = True
-    unseen: bool = False
+    suppressed: bool = False
     is_retraction: bool = False
     older: tuple[PendingPart, ...] = ()
 
@@ -236,9 +236,8 @@ class PendingKeys:
         """
         apart = set() if apart is None else apart
         for entry in flushed:
-            # A key that came and went has a row only for members that joined in between: they have
-            # it in their snapshot.
-            if not entry.unseen or since_join > entry.joins_at_open:
+            # A suppressed entry has a row only for members that joined while it was held.
+            if not entry.suppressed or since_join > entry.joins_at_open:
                 self._absorb(entry, since_join, apart)
 
     def _absorb(self, entry: Pending, since_join: int, apart: set[Pending]) -> None:

@@ -228,7 +228,7 @@ class StatefulLane(Lane):
         # Members that joined between the same two parts of all entries get equal rows of them.
         entries = [*self._held.all(), *self._let_go(), *self._flushes.all()]
         joins = sorted({part.joins for entry in entries for part in entry.parts})
-        is_plain = not any(entry.unseen for entry in entries)
+        is_plain = not any(entry.suppressed for entry in entries)
 
         def kin(member: Member) -> Hashable:
             if not is_plain:
@@ -357,7 +357,8 @@ class StatefulLane(Lane):
     def _rows(self, sending: Sequence[Pending], due: Sequence[Pending]) -> list[Frame]:
         """Return the shared rows; deltas where a key has one entry: their base is what was sent."""
         times = Counter(entry.board_key for entry in due)
-        rows = [self._row(entry, as_delta=times[entry.board_key] == 1) for entry in sending]
+        news = [entry for entry in sending if not entry.suppressed]
+        rows = [self._row(entry, as_delta=times[entry.board_key] == 1) for entry in news]
         return [row for row in rows if row is not None]
 
     def _answer_rows(self, entries: PendingKeys, *, has_base: bool = False) -> list[Pair]:

@@ -180,11 +180,21 @@ class DecisionObserver:
         # A message is one row, but of a window or of groups it may be several.
         by_key = lane.id.feed.shape is not None
         flushed = {(row.offset, row.key if by_key else "") for row in batch.frames}
-        for entry in self._let_go(lane, now):
-            if (entry.offset, entry.board_key if by_key else "") not in flushed:
-                why = "came and went" if entry.removed or not lane.id.no_empties else "no change"
-                yield of_entry(DecisionKind.SUPPRESSED, entry, now, why=why)
-        yield from self._let_wait(lane, batch.frames, now)
+        silent = {
+            place: entry
+            for entry in self._let_go(lane, now)
+            if (place := (entry.offset, entry.board_key if by_key else "")) not in flushed
+        }
+        rows = [*batch.frames]
+        # Rows that only this member is sent, as it joined while they were held, and those of other
+        # parts of a large flush.
+        for _, row in lane.pending(self._subscriber.member) if silent else ():
+            if silent.pop((row.offset, row.key if by_key else ""), None) is not None:
+                rows.append(row)
+        for entry in silent.values():
+            why = "came and went" if entry.removed or not lane.id.no_empties else "no change"
+            yield of_entry(DecisionKind.SUPPRESSED, entry, now, why=why)
+        yield from self._let_wait(lane, rows, now)
 
     def _let_wait(self, lane: Lane, rows: Sequence[Frame], now: Instant) -> Iterator[Decision]:
         """Yield which rows of earlier flushes the flushed ones replace; a list replaces none."""
@@ -197,7 +207,8 @@ class DecisionObserver:
                 continue
             self._awaited[row.key] = row
             older = missed.pop(row.key, None)
-            if older is not None and not lane.id.lists:
+            # The same row was noted already where a large flush goes in parts.
+            if older is not None and older.offset < row.offset and not lane.id.lists:
                 yield Decision(
                     now, DecisionKind.REPLACED, row.key, row.offset, older.offset, why="behind"
                 )

@@ -125,6 +125,18 @@ def test_an_empty_message_is_not_due_behind_an_exempt_row() -> None:
     machine.teardown()
 
 
+def test_who_joins_while_a_repeated_value_is_held_does_not_make_it_news_for_others() -> None:
+    machine = StatefulMachine()
+    machine.begin(picks=[3, 3])
+    machine.traffic(letters=[0], step_ns=1_000_000_000)
+    machine.advance(step_ns=1_000_000_000)
+    machine.traffic(letters=[0], step_ns=1_000_000)
+    machine.publish(exempt=0, letters=[0])
+    machine.join_another(kind=0, pick=0)
+    machine.publish(exempt=0, letters=[0])
+    machine.teardown()
+
+
 def test_deltas_of_who_leaves_are_full_values_and_announced_as_those() -> None:
     machine = PolicyMachine()
     machine.begin(

@@ -9,6 +9,7 @@ import pytest
 from tests.support.manual_driver import PLENTY
 from tests.support.rules import rule
 from tests.support.tracing import TracedDriver
+from tidegate.conflation.frame import MADE_AT_ONCE
 from tidegate.keys.merging import Merger, Verdict
 
 
@@ -155,6 +156,52 @@ def test_no_change() -> None:
     driver.publish("a2 a1")
     driver.wait("100ms")
     assert driver.lines()[-2:] == ["flushed @3 rows 0", "suppressed a @3 x2 (no change)"]
+
+
+@rule("trace-3")
+@pytest.mark.parametrize(
+    ("options", "command", "removes", "row"),
+    [
+        ("no_empties", "sow_and_delta_subscribe", False, "a @3 x1"),
+        ("oof,receipt", "sow_and_subscribe", True, "a @2 (deleted)"),
+    ],
+)
+def test_what_only_this_member_is_sent_is_not_suppressed(
+    options: str, command: str, removes: bool, row: str
+) -> None:
+    """It joined while the key was held, and for the others nothing has changed."""
+    driver = TracedDriver()
+    driver.topic()
+    if not removes:
+        driver.publish("a1")
+    driver.subscribe(f"conflation=100ms,{options}", command=command, session="early")
+    driver.publish("a1")
+    driver.subscribed(f"conflation=100ms,{options}", command=command)
+    driver.take()
+    if removes:
+        driver.remove("a0")
+    else:
+        driver.publish("a1")
+    driver.wait("100ms")
+    driver.take()
+    lines = driver.lines()
+    assert not [line for line in lines if line.startswith("suppressed")]
+    assert lines[-1] == f"delivered {row}"
+
+
+@rule("trace-3")
+def test_rows_of_the_next_part_of_a_large_flush_are_not_suppressed() -> None:
+    driver = TracedDriver()
+    driver.topic()
+    driver.subscribed("conflation=100ms,receipt")
+    records: list[dict[str, object]] = [{"k": number} for number in range(2 * MADE_AT_ONCE)]
+    driver.publish_documents(*records)
+    driver.lines()
+    driver.wait("100ms")
+    driver.take()
+    decided = [line.split()[0] for line in driver.lines()]
+    assert set(decided) == {"flushed", "taken", "delivered"}
+    assert decided.count("delivered") == 2 * MADE_AT_ONCE
 
 
 @rule("trace-3")
