@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from tidegate.conflation.frame import MADE_AT_ONCE
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.pending import Pending, PendingKeys, copy_entry
 from tidegate.conflation.subscription import LaneId
 
@@ -18,13 +19,15 @@ class Flush:
     `group` is that of all parts of one large flush: no key is in two of them. What was flushed
     later is put behind as another part (`is_mixed`), and the parts are then `joined` one by one:
     the entries are those that are joined and behind them those of the parts, at every moment.
-    Joining changes entries that are joined already, and no entry of a part.
+    Joining changes entries that are joined already, and no entry of a part. A part may have
+    suppressed entries: `suppressed_since` is the lane's count of joins when the first of them was
+    opened, None if there are none.
     """
 
     position: int
     group: int
     parts: list[list[Pending]]
-    has_suppressed: bool
+    suppressed_since: int | None
     is_mixed: bool = False
     joined: PendingKeys | None = None
 
@@ -53,7 +56,13 @@ class Flush:
     @property
     def is_joinable(self) -> bool:
         """True if a part is there to be joined."""
-        return self.is_mixed and bool(self.parts) and not self.has_suppressed
+        return self.is_mixed and bool(self.parts) and self.suppressed_since is None
+
+    def drop_suppressed(self) -> None:
+        """Drop the suppressed entries."""
+        parts = ([entry for entry in part if not entry.suppressed] for part in self.parts)
+        self.parts = [part for part in parts if part]
+        self.suppressed_since = None
 
 
 class Flushes:
@@ -73,13 +82,13 @@ class Flushes:
 
     def add(self, position: int, entries: Sequence[Pending], group: int) -> None:
         """Add a flush, or a part of one."""
-        has_suppressed = any(entry.suppressed for entry in entries)
+        since = min((entry.joins_at_open for entry in entries if entry.suppressed), default=None)
         parts = [list(entries)]
         # Entries of one key are joined in one step, as they were not conflated with one another.
         if len({entry.board_key for entry in entries}) == len(entries):
             size = _joined_at_once()
             parts = [parts[0][start : start + size] for start in range(0, len(entries), size)]
-        self._flushes.append(Flush(position, group, parts, has_suppressed))
+        self._flushes.append(Flush(position, group, parts, since))
 
     def all(self) -> Iterator[Pending]:
         """Return the entries of all flushes."""
@@ -123,6 +132,15 @@ class Flushes:
         entries = chain.from_iterable(newest.pieces())
         return all(entry.joins_at_open >= since_join for entry in entries)
 
+    def drop_suppressed(self, members: Collection[Member]) -> None:
+        """Drop suppressed entries of flushes that no member needs a row of any more."""
+        for flush in self._flushes:
+            since, position = flush.suppressed_since, flush.position
+            if since is not None and not any(
+                member.position < position and member.joins > since for member in members
+            ):
+                flush.drop_suppressed()
+
     def drop(self, positions: set[int]) -> None:
         """Drop what all members have, and join neighbours with no member in between."""
         oldest = min(positions, default=None)
@@ -137,7 +155,7 @@ class Flushes:
                 older.position = flush.position
                 older.is_mixed |= older.group != flush.group
                 older.group = flush.group
-                older.has_suppressed |= flush.has_suppressed
+                older.suppressed_since = _earlier(older.suppressed_since, flush.suppressed_since)
                 continue
             kept.append(flush)
         self._flushes = kept
@@ -154,11 +172,16 @@ class Flushes:
 
 
 def _may_join(older: Flush, newer: Flush) -> bool:
-    """Return True for parts of one flush, and unless some members need rows that are no news.
+    """Return True for parts of one flush, and where no entry is suppressed.
 
-    Those rows are for members that joined in between, and joining would lose them.
+    Members that joined while such an entry was held need its row, and joining would lose it.
     """
-    return older.group == newer.group or not (older.has_suppressed or newer.has_suppressed)
+    has_suppressed = any(flush.suppressed_since is not None for flush in (older, newer))
+    return older.group == newer.group or not has_suppressed
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return min((joins for joins in (one, other) if joins is not None), default=None)
 
 
 Groups = list[tuple[int, list[Pending]]]

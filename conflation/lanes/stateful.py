@@ -126,6 +126,7 @@ class StatefulLane(Lane):
         self._is_midway = self.deadline is not None and self.deadline <= now
         low_water = self._placed(self._batch_low)
         self.batch = Batch(rows, since, self.position, low_water, has_more=self._is_midway)
+        self._flushes.drop_suppressed(self.members.values())
         # Members that took the flush before are served by the batch; only those further back need
         # it kept.
         self._flushes.drop({member.position for member in self.members.values()})

@@ -10,6 +10,7 @@ from tests.support.manual_driver import ManualDriver, batches, counts
 from tests.support.rules import rule
 from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.frame import Frame, Row
+from tidegate.conflation.lanes.stateful import StatefulLane
 from tidegate.conflation.options.grant import Request, decide, grant
 from tidegate.conflation.options.table import Options
 from tidegate.keys.merging import Merger
@@ -387,3 +388,33 @@ def test_a_member_that_joined_in_between_gets_one_row() -> None:
     driver.wait("1s")
     assert sum(messages for _, messages, _ in counts(driver.take())) == 2
     assert counts(driver.take("early")) == [("a3", 3, 1)]
+
+
+@rule("delta-4", "delta-6", "removal-2")
+@pytest.mark.parametrize(
+    ("options", "command", "repeats"),
+    [(QUIET, DELTAS, True), ("conflation=1s,oof,receipt", "sow_and_subscribe", False)],
+)
+def test_rows_of_those_who_joined_are_not_kept_for_who_is_behind(
+    options: str, command: str, repeats: bool
+) -> None:
+    """Law 3: a slow member costs its changed keys, not the flushes that it missed."""
+    driver = ManualDriver()
+    driver.topic()
+    slow = driver.subscribe(options, command=command, counted=True, session="slow")
+    for number in range(10):
+        driver.publish("a1")
+        driver.subscribe(options, command=command, counted=True, session=f"s{number}")
+        if repeats:
+            driver.publish("a1")
+        else:
+            driver.remove("a0")
+        driver.wait("1s")
+        assert len(batches(driver.take(f"s{number}"))) == 2, "the snapshot and a row of its own"
+        driver.engine.close_session(f"s{number}")
+    lane = driver.engine.session("slow").subscribers[slow, "px"].lane
+    assert isinstance(lane, StatefulLane)
+    assert len(lane._flushes) <= 2
+    driver.publish("a2")
+    driver.wait("1s")
+    assert counts(driver.take("slow"))[-1:] == [("a2", 21 if repeats else 11, 1)]
