@@ -24,6 +24,7 @@ from tidegate.conflation.outputs import Output, Rows
 from tidegate.conflation.tracing.decisions import Decision, DecisionKind
 from tidegate.conflation.tracing.recorder import Call, Taken, TraceRecorder, begin_recording
 from tidegate.conflation.tracing.replay import Trace, replay, same
+from tidegate.keys.merging import Merger
 
 STEPS_NS = tuple(round(ms * MILLISECOND) for ms in (0, 1, 3.5, 49, 100, 333, 1_000))
 PICK = st.integers(0, 63)
@@ -136,6 +137,8 @@ class LanguageMachine(RuleBasedStateMachine):
         subscriber = engine.session(member.session).subscribers.get((member.name, self.topic.name))
         if subscriber is None or member.session in self.recorders:
             return
+        if isinstance(member.lane_spec.merge, Merger) and not member.fast:
+            return  # ours is not associative, and flushes are combined by where others are
         recorder = begin_recording(engine.watchers, subscriber, self.lockstep.now, lambda: None)
         self.recorders[member.session] = recorder
 
