@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from tests.conflation.machines.bookmarks import ExpiryMachine, ReplayMachine, ResumeMachine
 from tests.conflation.machines.configurations import (
     ChangeMachine,
+    EmptiesMachine,
     FocusMachine,
     GroupMachine,
     PlainStatefulMachine,
@@ -41,6 +42,7 @@ CONFIGURATIONS = (
     Configuration(EngineMachine, 20, 40),
     Configuration(FocusMachine, 15, 30),
     Configuration(StatefulMachine, 20, 30),
+    Configuration(EmptiesMachine, 10, 30),
     Configuration(PlainStatefulMachine, 8, 30),
     Configuration(ChangeMachine, 17, 30),
     Configuration(WindowMachine, 12, 30),

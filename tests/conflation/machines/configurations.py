@@ -109,6 +109,24 @@ class StatefulMachine(RemovalMachine):
         return compact(value)
 
 
+class EmptiesMachine(RemovalMachine):
+    """`no_empties`: messages of two keys with two values, so that most of them repeat the last."""
+
+    lane_specs = (
+        LaneSpec(ALL, 1_000, delta=True, no_empties=True, counted=True),
+        LaneSpec(ALL, 100, delta=True, no_empties=True),
+        LaneSpec(ALL, 333, "key", delta=True, no_empties=True, counted=True),
+        LaneSpec(ALL, 1_000, delta=True, no_empties=True, dropped=("n",)),
+        LaneSpec(HIGH, 333, delta=True, no_empties=True, counted=True),
+        LaneSpec(ALL, 1_000, delta=True, no_empties=True, oof=True, counted=True),
+        LaneSpec(HIGH, 333, "key", delta=True, no_empties=True, oof=True),
+    )
+
+    def payload(self, letter: int) -> bytes:
+        value = {"k": "ab"[letter % 2], "n": letter // 2 % 2}
+        return compact({**value, "pad": "a text that is long enough for a delta to be short"})
+
+
 class PlainStatefulMachine(LanguageMachine):
     """A topic without key: rows are named by the conflation key."""
 

@@ -194,8 +194,17 @@ class ReplicaModel:
         return all(put.offset <= event.offset for put in same)
 
     def muddled(self) -> bool:
-        """Whether exempt messages stand between removals: then counts may come with later rows."""
-        return self.lane_spec.oof and any(self.lane_spec.sealed(put) for put in self.puts())
+        """Whether exempt messages stand between removals: then counts may come with later rows.
+
+        Also those that the lane held at the join: what came after them was kept apart by them.
+        """
+        held_since = self.joined_at - self.lane_spec.interval_ns - self.lane_spec.tick_ns
+        return self.lane_spec.oof and any(
+            (event.offset > self.cut or event.at >= held_since)
+            and not event.gone
+            and self.lane_spec.sealed(event)
+            for event in self.topic.events(self.lane_spec.focus)
+        )
 
     def tells_all(self) -> bool:
         """Whether it has been told of all that the lane told, from the beginning."""
