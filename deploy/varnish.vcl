@@ -19,6 +19,9 @@ sub vcl_recv {
     if (req.url !~ "^/v1/topics/[^/]+/stream(\?|$)" || req.url ~ "[?&]live=sse(&|$)") {
         return (pass); # events go on at once
     }
+    if (req.method != "GET") {
+        return (pass); # HEAD says where the end is, and GET where its page ends
+    }
     # Requests with a token or a cookie are passed, as Varnish does by itself.
 }
 

@@ -394,7 +394,9 @@ def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
     Raises:
         Refused: origin-not-allowed.
     """
-    is_stream = scope["path"].endswith(STREAMS) and scope["method"] != "OPTIONS"
+    # A polled stream is one while it waits, or sends events.
+    waits = scope["path"].endswith(POLLED) and b"live=" in scope["query_string"]
+    is_stream = (waits or scope["path"].endswith(STREAMS)) and scope["method"] != "OPTIONS"
     if scope["method"] in SAFE_METHODS and not is_stream:
         return
     # All of them: a second Origin header must not hide behind an allowed first one.

@@ -27,7 +27,7 @@ from tidegate.app.streams.scheduler import StreamScheduler, Wakeup
 from tidegate.app.timers import IdleTask, Timer, wall_ms
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.engine import Engine
-from tidegate.conflation.errors import SessionUnknown
+from tidegate.conflation.errors import LimitReached, SessionUnknown
 from tidegate.conflation.frame import Frame, RestoredTopic
 from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.outputs import (
@@ -62,6 +62,10 @@ _CLOSED = {
 }
 
 
+def _nobody() -> bool:
+    return False
+
+
 class Driver:
     """Owns the engine. Reads the clock once for each call, and re-arms one timer after each."""
 
@@ -74,6 +78,8 @@ class Driver:
     ) -> None:
         self.engine = engine
         self.limits = limits
+        self.give_way: Callable[[], bool] = _nobody
+        """Ends a session that nobody needs now; returns False if there is none."""
         self.closed_sessions: dict[str, int] = {}
         self.figures = Counters()
         self.on_expired: Callable[[RecordsExpired], None] | None = None
@@ -153,7 +159,12 @@ class Driver:
             LimitReached: nothing was opened.
         """
         limits = limits or self.limits
-        self.engine.open_session(session, limits, lasts=lasts, conflated=conflated)
+        try:
+            self.engine.open_session(session, limits, lasts=lasts, conflated=conflated)
+        except LimitReached:
+            if not self.give_way():
+                raise
+            self.engine.open_session(session, limits, lasts=lasts, conflated=conflated)
         self._backpressure.note_limits(session, limits)
         consumer = self._consumers[session] = Consumer(self, session)
         return consumer

@@ -94,7 +94,8 @@ def granted_poll(
         options=asked.options, filter=asked.filter, order_by=asked.order_by
     )
     request = SubscribeRequest.parse(parameters, characters_max, grants=grants)
-    has_records = bool(definition.key_spec)  # else it may keep one, which its journal has as well
+    # Without a key it may keep one, which its journal has as well; of a series all messages count.
+    has_records = bool(definition.key_spec) and entry.document.kind is not Kind.SERIES
     own = Options() if request.options.no_defaults else Options.parse(entry.document.options)
     options = _completed(request.options, own, has_records=has_records)
     if options.conflation and definition.has_fields and not definition.conflation_key:
@@ -109,7 +110,7 @@ def granted_poll(
     subscription = granted_to(context, name, request).subscription
     _check(subscription, options, has_records=has_records)
     if asked.form == Form.STATE and not has_records:
-        raise Refused("options-invalid", "format=state needs a topic with a key.")
+        raise Refused("options-invalid", "format=state needs a topic with a key, and no series.")
     form = Form(asked.form) if asked.form else (Form.STATE if has_records else Form.VALUE)
     return PollRequest(subscription, form, entry.document.kind)
 

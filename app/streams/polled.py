@@ -34,7 +34,7 @@ from tidegate.app.streams.polled_rows import (
     RecordPages,
 )
 from tidegate.conflation.definition import Definition, Kind
-from tidegate.conflation.errors import LimitReached, TopicUnknown
+from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.outputs import Goodbye, Unsubscribed
 from tidegate.conflation.sessions.session import UNLIMITED
 from tidegate.conflation.subscription import LaneId, Subscription
@@ -52,6 +52,8 @@ GRANTED_MAX: Final = 1_000
 """Decisions that are kept; clients choose the texts, so their number is bounded."""
 RELEASED_AT_ONCE: Final = 2  # positions, a page each
 TAKEN_BYTES_AT_ONCE: Final = 1 << 20
+PASSED_EVERY_S: Final = 1.0
+"""How often those who wait at a journal are taken past messages that are not for them."""
 POSITIONS_MAX: Final = 1_000
 """Positions that a stream remembers as asked from lately: readers choose them."""
 POSITIONS_S: Final = 1.0
@@ -118,6 +120,8 @@ class PolledStream:
         self._kept_bytes = 0
         self._waiting: dict[Position, dict[Waiter, None]] = {}
         self._released: list[Position] = []
+        self._is_flushing = False
+        self._passing: asyncio.TimerHandle | None = None
         self._is_built = asyncio.Event()
         self.is_over = False
         self.opened_ms = self.flushed_ms = driver.wall_ms()
@@ -148,8 +152,12 @@ class PolledStream:
             Refused: topic-unknown; not-ready where the stream was closed meanwhile;
                 bookmark-expired for a position that is no longer kept.
         """
-        await self._is_built.wait()
+        await self.built()
         return self.page_now(since)
+
+    async def built(self) -> None:
+        """Wait until pages can be made, and positions be given."""
+        await self._is_built.wait()
 
     async def next_page(self, since: Position, seconds_max: float) -> Page:
         """Return what follows a position once there is something; no row after so long, or an end.
@@ -204,6 +212,8 @@ class PolledStream:
         loop = asyncio.get_running_loop()
         waiter.timer = loop.call_later(seconds_max, self._expire, waiter)
         self._waiting.setdefault(since, {})[waiter] = None
+        if not self._has_board and self._passing is None:
+            self._passing = loop.call_later(PASSED_EVERY_S, self._pass_others)
         return waiter
 
     def leave(self, waiter: Waiter) -> None:
@@ -277,7 +287,25 @@ class PolledStream:
 
     # --- Flushes
 
+    def _pass_others(self) -> None:
+        """Take those who wait past messages that are not for them.
+
+        A flush comes with the next message that is, and the journal may not reach back to them by
+        then.
+        """
+        self._passing = None
+        if self.is_over or not self._waiting:
+            return
+        lane = self._driver.engine.session(self._session).only_subscriber.lane
+        if lane is not None and lane.deadline is None and not self._is_flushing:
+            for since in list(self._waiting):
+                if self._is_in_step(since):
+                    self._advance(since, self.tail)
+        loop = asyncio.get_running_loop()
+        self._passing = loop.call_later(PASSED_EVERY_S, self._pass_others)
+
     def _wake(self) -> None:
+        self._is_flushing = True
         self._driver.streams.call_soon(self._flush)
 
     def _flush(self) -> None:
@@ -294,6 +322,7 @@ class PolledStream:
         except TopicUnknown:
             self.close()
             return
+        self._is_flushing = False
         self.flushed_ms = self._driver.wall_ms()
         self._look()
         self._forget_asked()
@@ -374,6 +403,7 @@ class PolledStream:
     def _look(self) -> None:
         """Let readers in once the board is there: it may be built in steps."""
         if not self._has_board or self.subscription.lane_id.feed in self._topic.feeds:
+            self._source.begin(self._topic)
             self._is_built.set()
 
     # --- Pages
@@ -467,13 +497,7 @@ class PolledStreams:
             self._forget(identity)
             found = None
         if found is None:
-            try:
-                found = self._begin(identity, poll)
-            except LimitReached:
-                # Readers without a connection hold a lane as long as they might come again.
-                if not self._close_unwaited():
-                    raise
-                found = self._begin(identity, poll)
+            found = self._begin(identity, poll)
         found.requests += 1
         return found
 
@@ -487,9 +511,23 @@ class PolledStreams:
         self._look_later(identity, begun)
         return begun
 
-    def _close_unwaited(self) -> bool:
-        """Close the stream that was read the longest time ago, of those at which nobody waits."""
-        unwaited = [each for each, stream in self._streams.items() if not stream.positions]
+    def give_way(self, topic: str | None = None) -> bool:
+        """Close the stream that was read the longest time ago, of those at which nobody waits.
+
+        Readers without a connection hold a session and a lane as long as they might come again;
+        others who need one come first.
+
+        Args:
+            topic: of which one has to give way; None: of any.
+
+        Returns:
+            False if there is none.
+        """
+        unwaited = [
+            each
+            for each, stream in self._streams.items()
+            if not stream.positions and topic in (None, stream.subscription.topic)
+        ]
         if not unwaited:
             return False
         oldest = min(unwaited, key=lambda each: self._streams[each].read_at_s)

@@ -143,6 +143,10 @@ class PageSource(Protocol):
 
     mark: str
 
+    def begin(self, topic: Topic) -> None:
+        """Note what is there: from now on positions are given, and what leaves has to be known."""
+        ...
+
     def page(self, topic: Topic, since: Position | None) -> Page:
         """Return what follows a position, or the beginning, up to the topic's head.
 
@@ -203,6 +207,10 @@ class RecordPages:
         end = Position(topic.epoch, topic.head, mark=self.mark) if is_last else part
         return Page(since, end, b"[" + b",".join(rows) + b"]", len(rows), is_last)
 
+    def begin(self, topic: Topic) -> None:
+        """Note what is there: from now on positions are given, and what leaves has to be known."""
+        self._board(topic)
+
     def past_others(self, topic: Topic, since: Position) -> Position:
         """Return the position itself: a board forgets no removals for changes of other records."""
         return since
@@ -248,6 +256,9 @@ class JournalPages:
         self._shown = shown_as(subscription.lane_id.select)
         self._kind = kind
         self._others = "", 0, 0  # of an epoch, after the first offset and through the second one
+
+    def begin(self, topic: Topic) -> None:
+        """Note nothing: the journal knows what has left it."""
 
     def page(self, topic: Topic, since: Position | None) -> Page:
         """Return the messages after a position, or from the journal's beginning.

@@ -22,6 +22,7 @@ from tests.support.outside import require
 from tests.support.ports import lasting_port
 from tests.support.rules import rule
 from tests.support.tokens import grant, token_of
+from tidegate.app.http.routes import stream
 
 pytestmark = pytest.mark.system
 
@@ -155,6 +156,45 @@ async def test_one_request_a_flush_arrives_however_many_read(kind: str, tmp_path
         # Three flushes; three requests for each are allowed for.
         assert arrived <= 3 * 4
         assert answered > READERS
+
+
+@rule("polling-5", "polling-6")
+@pytest.mark.parametrize("kind", ["nginx", pytest.param("varnish", marks=pytest.mark.nightly)])
+async def test_that_nothing_has_come_is_asked_once_for_all(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "HELD_S", 2.0)
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "v": 0})
+        with cache_before(running.address, tmp_path, kind) as address:
+            async with readers_at(address, READERS) as readers:
+                await asyncio.sleep(1)
+                before = running.gateway.polled.counts.requests
+                await asyncio.sleep(7)
+                arrived = running.gateway.polled.counts.requests - before
+                assert all(reader.answers >= 2 for reader in readers)
+        # Four times nothing comes; readers whom the cache lets go late are allowed for.
+        assert arrived <= 3 * 4
+
+
+@pytest.mark.parametrize("kind", ["nginx", pytest.param("varnish", marks=pytest.mark.nightly)])
+async def test_head_is_the_end_behind_a_cache_too(kind: str, tmp_path: Path) -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        for start in (0, 4_000):
+            await running.publish(*[{"k": start + number} for number in range(4_000)])
+        with cache_before(running.address, tmp_path, kind) as address:
+            async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
+                ends = {
+                    answer.headers["stream-next-offset"]
+                    for answer in (
+                        await http.head(STREAM),
+                        await running.http.head(STREAM),
+                        await running.http.get(STREAM, params={"offset": "now"}),
+                    )
+                }
+        assert len(ends) == 1
 
 
 @rule("polling-6")

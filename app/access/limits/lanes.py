@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Collection
 
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.subscription import LaneId
@@ -55,30 +55,47 @@ class _TopicLanes:
         return not self.tried and not self.by_path
 
 
+def _nobody(topic: str | None) -> bool:
+    return False
+
+
 class LaneUse:
     """The different lanes of all subscriptions, each counted once however many share it."""
 
     def __init__(self, lanes_max: int, topic_lanes_max: int) -> None:
         """`topic_lanes_max`: lanes of a topic that one message may reach."""
+        self.give_way: Callable[[str | None], bool] = _nobody
+        """Frees a lane that nobody needs now, of a topic or of any; False if there is none."""
         self.subscriptions = 0
         self._lanes_max, self._topic_lanes_max = lanes_max, topic_lanes_max
         self._held: dict[Wanted, int] = {}
         self._topics: dict[str, _TopicLanes] = {}
 
-    def check(self, wanted: Iterable[Wanted]) -> None:
+    def check(self, wanted: Collection[Wanted]) -> None:
         """Refuse lanes that are new and too many.
 
         Raises:
             LimitReached: of a topic or of the gateway.
         """
-        new = {each for each in wanted if each not in self._held}
-        if len(self._held) + len(new) > self._lanes_max:
+        while self._new_beyond(wanted) > 0 and self.give_way(None):
+            pass
+        if self._new_beyond(wanted) > 0:
             raise LimitReached(f"there are at most {self._lanes_max} different lanes (lanes_max)")
-        for topic, lane_id in new:
-            lanes = self._topics.get(topic)
-            if lanes is not None and lanes.reached(lane_id) >= self._topic_lanes_max:
+        for topic, lane_id in wanted:
+            while self._is_crowded(topic, lane_id) and self.give_way(topic):
+                pass
+            if self._is_crowded(topic, lane_id):
                 most = f"{self._topic_lanes_max} different lanes (topic_lanes_max)"
                 raise LimitReached(f"a message of a topic reaches at most {most}")
+
+    def _new_beyond(self, wanted: Collection[Wanted]) -> int:
+        new = {each for each in wanted if each not in self._held}
+        return len(self._held) + len(new) - self._lanes_max if new else 0
+
+    def _is_crowded(self, topic: str, lane_id: LaneId) -> bool:
+        lanes = self._topics.get(topic)
+        is_new = (topic, lane_id) not in self._held
+        return is_new and lanes is not None and lanes.reached(lane_id) >= self._topic_lanes_max
 
     def hold(self, topic: str, lane_id: LaneId) -> None:
         """Count a subscription in a lane."""

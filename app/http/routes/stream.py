@@ -61,6 +61,9 @@ HELD_OF_SUBJECT_S: Final = 4.0
 """With a token: what is taken from a subject shows within five seconds (rule access-9)."""
 EVENTS_S: Final = 60.0
 """How long a stream of events lasts: then caches may let others join the next one."""
+NOTHING_KEPT_S: Final = 1
+"""How long caches keep the answer that nothing has come: for those who asked with the same cursor
+and wait behind the one whose request went on. The next request has another cursor."""
 KEPT_S_MAX: Final = 60
 """How long caches keep an answer at most."""
 CODED_BYTES_MIN: Final = 512
@@ -216,6 +219,7 @@ async def read_stream(request: Request) -> Response:
     if read.live == LONG_POLL and read.since is not None:
         page = await _next_page(request, read.stream, read.since, read.held_s)
     elif read.is_tail:
+        await read.stream.built()
         page = read.end
     else:
         page = await read.stream.page(read.since)
@@ -225,7 +229,8 @@ async def read_stream(request: Request) -> Response:
 @router.head("/v1/topics/{topic}/stream", include_in_schema=False)
 async def stream_head(request: Request) -> Response:
     """Return the position of the stream's end, without waiting for more."""
-    read = replace(await _reading(request), is_tail=True)
+    read = replace(await _reading(request), is_now=True, live=None)
+    await read.stream.built()
     return _response(*read.answer(read.end, await _text_of(read.end, read.media_type)))
 
 
@@ -284,7 +289,7 @@ def answer_at_once(
 class Reading:
     """One request: its stream, where it continues, and how its answers are written.
 
-    `is_tail`: only the stream's end is asked for.
+    `is_now`: it is asked for from the end on, which is another place for each who asks.
     """
 
     gateway: Gateway
@@ -297,7 +302,12 @@ class Reading:
     live: str | None
     media_type: str
     is_public: bool
-    is_tail: bool
+    is_now: bool
+
+    @property
+    def is_tail(self) -> bool:
+        """Only the stream's end is asked for."""
+        return self.is_now and self.live is None
 
     @property
     def held_s(self) -> float:
@@ -314,7 +324,7 @@ class Reading:
 
         Equal requests of one flush share it: thousands may wait for the same page.
         """
-        is_shared = text is page.body and not (self.if_none_match or self.is_tail or self._is_ahead)
+        is_shared = text is page.body and not (self.if_none_match or self.is_now or self._is_ahead)
         variant = self.coding, self.live, self.is_public
         found: Answer | None = page.encoded.get(variant) if is_shared else None
         if found is None:
@@ -332,7 +342,8 @@ class Reading:
         if self.is_tail:
             return _completed(200, [*self.kept(0), *places, content_type], text)
         if self.live == LONG_POLL and not page.is_news:
-            return _completed(204, [*self.kept(0), *places], b"")
+            kept_s = NOTHING_KEPT_S if self.is_public else 0
+            return _completed(204, [*self.kept(kept_s), *places], b"")
         coding = self.coding if len(text) >= CODED_BYTES_MIN else Coding.IDENTITY
         tag = f"{page.next}:{page.digest}:{coding}"
         if self.media_type != JSON:
@@ -349,7 +360,8 @@ class Reading:
     async def events(self) -> AsyncIterator[bytes]:
         """Yield what comes within a minute as events of the protocol."""
         loop = asyncio.get_running_loop()
-        end_s = loop.time() + EVENTS_S
+        # With a token its end is soon: whoever comes again is asked for it again.
+        end_s = loop.time() + (EVENTS_S if self.is_public else self.held_s)
         since, is_first = self.since, True
         while (left_s := end_s - loop.time()) > 0 and not self.gateway.stopping:
             try:
@@ -363,8 +375,6 @@ class Reading:
             if is_first or page.next != since:
                 events += self._control(page)
             yield events or HEARTBEAT
-            if not (is_first or page.is_news or self.is_public):
-                return  # its token is looked at again
             since, is_first = page.next, False
 
     def _control(self, page: Page) -> bytes:
@@ -388,6 +398,8 @@ class Reading:
         A page leads from one position to the next for ever. One that holds nothing would hide what
         comes, so it is kept for no longer than an interval.
         """
+        if self.is_now:
+            return 0
         whole_s = self.interval_ns // SECOND
         return min(KEPT_S_MAX, whole_s if page.rows == 0 else max(1, whole_s))
 
@@ -491,7 +503,7 @@ def _read(
         asked.live,
         media_type,
         is_public=subject is None,
-        is_tail=is_now and asked.live is None,
+        is_now=is_now,
     )
 
 

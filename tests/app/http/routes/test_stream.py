@@ -121,7 +121,7 @@ async def test_nothing_new_is_204_after_20_seconds() -> None:
         assert answer.status_code == 204
         assert poller.offset == before
         assert 19.9 < asyncio.get_running_loop().time() - began < 20.5
-        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["cache-control"] == "public, max-age=1"
 
 
 @rule("polling-1")
@@ -421,6 +421,104 @@ async def test_what_makes_no_sense_is_refused(asked: dict[str, str], code: str) 
         assert (answer.status_code, answer.json()["code"]) == (400, code)
 
 
+async def test_a_series_is_its_journal_even_with_a_key() -> None:
+    async with running_gateway() as running:
+        await running.topic(key=("/k",), type="series")
+        values = [{"k": 1, "v": number} for number in range(3)]
+        await running.publish(*values)
+        assert (await running.http.get(STREAM)).json() == values
+
+
+@rule("polling-6")
+async def test_from_now_on_is_another_place_for_each_who_asks() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        await running.http.get(STREAM)
+        asked = {"offset": "now", "live": "long-poll"}
+        waiting = asyncio.create_task(running.http.get(STREAM, params=asked))
+        await asyncio.sleep(0.1)
+        await running.publish({"k": 2})
+        answer = await waiting
+        assert [row["key"] for row in answer.json()] == ["[2]"]
+        assert answer.headers["cache-control"] == "no-store"
+
+
+@rule("polling-1", "polling-3")
+@pytest.mark.parametrize("form", ["value", "state"])
+@pytest.mark.parametrize("live", ["", "long-poll"])
+async def test_a_first_reader_goes_on_from_now(form: str, live: str) -> None:
+    """It is the first of a filter, and asks for no snapshot."""
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "v": "B"})
+        asked = {"filter": "/v = 'A'", "format": form, "offset": "now"}
+        if live:
+            asked["live"] = live
+            following = asyncio.create_task(running.http.get(STREAM, params=asked))
+            await asyncio.sleep(0.1)
+            await running.publish({"k": 2, "v": "A"})
+            answer = await following
+        else:
+            end = await running.http.get(STREAM, params=asked)
+            await running.publish({"k": 2, "v": "A"})
+            asked |= {"offset": end.headers["stream-next-offset"], "live": "long-poll"}
+            answer = await running.http.get(STREAM, params=asked)
+        assert answer.status_code == 200
+        rows = [row.get("value", row) for row in answer.json()]
+        assert rows == [{"k": 2, "v": "A"}]
+
+
+async def test_sessions_and_lanes_of_readers_who_do_not_ask_go_to_others() -> None:
+    async with running_gateway(sessions_max=2, lanes_max=2) as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        for seconds in (1, 2):
+            options = {"options": f"conflation={seconds}s"}
+            assert (await running.http.get(STREAM, params=options)).is_success
+        async with (
+            running.subscribe("conflation=3s") as one,
+            running.subscribe("conflation=4s") as other,
+        ):
+            assert (await one.next()).name == "group_begin"
+            assert (await other.next()).name == "group_begin"
+            assert len(running.gateway.polled) == 0
+
+
+@rule("polling-3")
+async def test_who_waits_for_rare_messages_is_never_behind_the_journal() -> None:
+    """Of more than the journal keeps, none was for it."""
+    async with running_gateway() as running:
+        await running.topic(key=(), history={"messages": 20_000})
+        asked = {"filter": "/v = 1", "offset": "-1", "live": "long-poll"}
+        first = await running.http.get(STREAM, params=asked)
+        asked["offset"] = first.headers["stream-next-offset"]
+        waiting = asyncio.create_task(running.http.get(STREAM, params=asked))
+        for _ in range(6):
+            await asyncio.sleep(1)
+            for _ in range(3):
+                await running.publish(*[{"v": 0}] * 4_000)
+        await running.publish({"v": 1})
+        answer = await waiting
+        for _ in range(3):  # parts, of which only the last one has a row
+            assert answer.status_code == 200
+            if answer.json():
+                break
+            asked["offset"] = answer.headers["stream-next-offset"]
+            answer = await running.http.get(STREAM, params=asked)
+        assert answer.json() == [{"v": 1}]
+
+
+@pytest.mark.parametrize("live", ["sse", "long-poll"])
+async def test_a_page_of_another_site_waits_for_nothing(live: str) -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        for field in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+            asked = {"offset": "-1", "live": live}
+            answer = await running.http.get(STREAM, params=asked, headers=field)
+            assert (answer.status_code, answer.json()["code"]) == (403, "origin-not-allowed")
+
+
 async def test_a_stream_that_nobody_reads_is_closed() -> None:
     async with running_gateway() as running:
         await running.topic()
@@ -466,6 +564,29 @@ async def test_a_subject_is_asked_for_its_token_again_soon(tmp_path: Path) -> No
         assert (await running.http.get(path)).status_code == 401
         other = token_of("bob", "read other.>")
         assert (await running.http.get(path, headers=other)).status_code == 403
+
+
+@rule("polling-9", "access-9")
+async def test_events_with_a_token_end_soon_whatever_comes(tmp_path: Path) -> None:
+    reader = token_of("ann", "read prices.>")
+    path = "/v1/topics/prices.eu/"
+    asked = {"offset": "now", "live": "sse", "options": "conflation=200ms"}
+    async with guarded(tmp_path) as running:
+
+        async def publish() -> None:
+            for number in range(300):
+                await running.http.post(f"{path}messages", json={"k": number}, headers=ROOT)
+                await asyncio.sleep(0.2)
+
+        publishing = asyncio.create_task(publish())
+        began = asyncio.get_running_loop().time()
+        async with running.http.stream(
+            "GET", f"{path}stream", params=asked, headers=reader
+        ) as answer:
+            lines = [line async for line in answer.aiter_lines()]
+        assert asyncio.get_running_loop().time() - began < 5
+        assert sum(line == "event: data" for line in lines) > 5
+        publishing.cancel()
 
 
 async def test_rows_and_fields_that_are_hidden_are_in_no_answer(tmp_path: Path) -> None:
