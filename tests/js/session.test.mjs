@@ -508,3 +508,51 @@ test("only a subscription without snapshots has a place to go on from", () => {
   assert.equal(story(["subscribed", { bookmark: null }], begin, message, subscribed), null);
   assert.equal(story(subscribed, begin, ["group_end", {}, "S-4~e-9"]), "e-9");
 });
+
+test("a gateway that hangs is left for the next one", async (context) => {
+  context.mock.method(Math, "random", () => 0);
+  const fake = new FakeGateway();
+  const hosts = [];
+  const fetch = (url, init) => {
+    if (EVENTS.test(new URL(url).pathname)) hosts.push(new URL(url).host);
+    return fake.fetch(url, init);
+  };
+  const gateway = connect(["http://a:1", "http://b:1"], { fetch });
+  context.after(() => gateway.close());
+  gateway.subscribe("px");
+  await fake.until("GET", EVENTS);
+  await fake.streams[0].hello([], 20); // and then nothing, not even a heartbeat
+  await fake.until("GET", EVENTS, 2);
+  assert.deepEqual(hosts, ["a:1", "b:1"]);
+});
+
+test("what only reads is asked at the next address in the same call", async () => {
+  const hosts = [];
+  const fetch = async (url, { method }) => {
+    hosts.push(`${method} ${new URL(url).host}`);
+    if (new URL(url).host === "a:1") throw new TypeError("fetch failed");
+    return json({});
+  };
+  const transport = new Transport(["http://a:1", "http://b:1"], { fetch });
+  await transport.ask("GET", "/v1/topics");
+  await assert.rejects(new Transport(["http://a:1", "http://b:1"], { fetch }).ask("POST", "/v1/topics/px/messages", { json: {} }));
+  assert.deepEqual(hosts, ["GET a:1", "GET b:1", "POST a:1"]);
+});
+
+test("an address that takes a request and does not answer is left", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const hosts = [];
+  const fetch = (url, { signal }) => {
+    hosts.push(new URL(url).host);
+    return new Promise((resolve, reject) => {
+      if (new URL(url).host === "b:1") resolve(json({}));
+      signal.addEventListener("abort", () => reject(new Error("aborted")));
+    });
+  };
+  const transport = new Transport(["http://a:1", "http://b:1"], { fetch });
+  const asked = transport.ask("GET", "/v1/topics");
+  context.mock.timers.tick(60_000);
+  await assert.rejects(asked);
+  await transport.ask("GET", "/v1/topics");
+  assert.deepEqual(hosts, ["a:1", "b:1"]);
+});

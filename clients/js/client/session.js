@@ -251,6 +251,7 @@ export class Session {
       open: (lastId, signal) => this.#transport.open(this.#path("/events"), lastId, signal),
       event: (event, fields) => this.#take(event, fields),
       lost: (error) => this.#lose(error),
+      silent: () => this.#transport.turn(),
       isReplaced: () => this.#isPolled,
       parsed: (text) => this.#transport.parsedEvent(text),
     });

@@ -15,6 +15,7 @@ import { Parser } from "./sse.js";
  * @property {(lastId: string, signal: AbortSignal) => Promise<Response>} open
  * @property {(event: StreamEvent, fields: any) => void} event
  * @property {(error: unknown) => void} lost Called with each loss, before the wait.
+ * @property {() => void} silent Called where nothing comes on a connection that is open, before `lost`.
  * @property {() => boolean} isReplaced Says whether something else brings what a stream that is held back does not.
  * @property {(text: string) => any} parsed Reads the JSON of an event.
  */
@@ -124,6 +125,7 @@ export class Stream {
       }
     } catch (error) {
       if (!watchdog.hasBitten) throw error;
+      this.#on.silent();
       const time = `${this.#silenceMsMax / 1000} s`;
       throw isHeard ? new Unreachable(`the stream was silent for ${time}`) : new HeldBack(`no event of the stream came within ${time}`);
     } finally {

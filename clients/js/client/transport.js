@@ -158,7 +158,10 @@ export class Transport {
   async #read(method, path, asked) {
     const limit = new AbortController();
     const abort = () => limit.abort();
-    const timer = setTimeout(abort, ANSWER_MS_MAX);
+    const timer = setTimeout(() => {
+      this.turn(); // it takes connections, and does not answer
+      abort();
+    }, ANSWER_MS_MAX);
     asked.signal?.addEventListener("abort", abort);
     try {
       const answer = await this.#send(method, path, { ...asked, signal: limit.signal });
@@ -187,7 +190,7 @@ export class Transport {
     }
     if (answer.ok || answer.status === NOT_MODIFIED) return answer;
     const problem = await problemOf(answer, asked.json?.topic ? `topic ${asked.json.topic}` : aboutOf(path));
-    if (answer.status === OUT || problem.code === "") this.#turn();
+    if (answer.status === OUT || problem.code === "") this.turn();
     if (problem.code !== "csrf" || !(await this.#renewProof())) throw problem;
     return this.#send(method, path, asked);
   }
@@ -206,7 +209,23 @@ export class Transport {
    * @param {string} path
    * @param {Asked} asked
    */
-  async #once(method, path, { query, headers, json, body, type, signal, keepalive, isStream }) {
+  async #once(method, path, asked) {
+    for (let left = this.#addresses.length - 1; ; left -= 1) {
+      try {
+        return await this.#attempt(method, path, asked);
+      } catch (error) {
+        // What changes something may have been done; whoever repeats that knows how.
+        if (left <= 0 || method !== "GET" || asked.signal?.aborted) throw error;
+      }
+    }
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {Asked} asked
+   */
+  async #attempt(method, path, { query, headers, json, body, type, signal, keepalive, isStream }) {
     const { token } = this.#options;
     const ticket = isStream ? await this.#options.ticket?.() : undefined;
     const bearer = typeof token === "function" ? await token() : token;
@@ -229,13 +248,13 @@ export class Transport {
     } catch (error) {
       const failure = this.#unreachable(error);
       // An address that was given up on purpose has not failed.
-      if (!signal?.aborted) this.#turn();
+      if (!signal?.aborted) this.turn();
       throw failure;
     }
   }
 
-  /** Use the next address from now on. */
-  #turn() {
+  /** Use the next address from now on: this one does not answer. */
+  turn() {
     this.#at = (this.#at + 1) % this.#addresses.length;
   }
 
