@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -86,7 +87,9 @@ def test_a_file_is_renamed_before_it_exceeds_its_bytes(tmp_path: Path) -> None:
 
 def test_a_file_is_renamed_when_it_is_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000.0]
-    monkeypatch.setattr("tidegate.pipeline.forward.sinks.file.time.monotonic", lambda: now[0])
+    # The module's own name for it: servers in threads of other tests need the real clock.
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("tidegate.pipeline.forward.sinks.file.time", clock)
     out = tmp_path / "out.ndjson"
     target = opened(out, seconds_max=60)
     for after in (100.0, 59.0, 1.0):  # the first line begins the time, not the empty file
