@@ -156,9 +156,14 @@ def in_parts() -> tuple[bytes, ...]:
     """A snapshot and a flush, each of which comes in several events."""
     begin, end = (event(name, {"sub": "s1", "topic": "px", "rows": 2}) for name in GROUP)
     return (
-        hello(), begin, batch(1, ("snapshot", ["a"], 1)), batch(1, ("snapshot", ["b"], 1)), end,
-        batch(2, ("publish", ["a"], 2), more=True), batch(3, ("publish", ["b"], 2)),
-    )  # fmt: skip
+        hello(),
+        begin,
+        batch(1, ("snapshot", ["a"], 1)),
+        batch(1, ("snapshot", ["b"], 1)),
+        end,
+        batch(2, ("publish", ["a"], 2), more=True),
+        batch(3, ("publish", ["b"], 2)),
+    )
 
 
 def test_a_step_is_a_whole_snapshot_or_a_whole_flush(hang: threading.Event) -> None:

@@ -389,8 +389,12 @@ def test_a_thread_is_told_that_the_end_of_the_program_has_closed_its_publisher()
     with serving_here() as address, Gateway(address):
         ended = subprocess.run(
             [sys.executable, "-P", "-c", ENDING, address],
-            env=environment(), check=True, timeout=HANGS_S, capture_output=True, text=True,
-        )  # fmt: skip
+            env=environment(),
+            check=True,
+            timeout=HANGS_S,
+            capture_output=True,
+            text=True,
+        )
     assert ended.stdout == "the program ends, which has closed the publisher\n"
 
 

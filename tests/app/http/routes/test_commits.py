@@ -92,8 +92,10 @@ async def test_a_commit_without_stages_moves_the_number() -> None:
         assert (await commit(running, sequence=5, run=2)).json() == nothing
         assert await journal(running) == []
         assert (await commit(running, sequence=5, run=2)).json() == {
-            **nothing, "duplicate": True, "sequence": 5,
-        }  # fmt: skip
+            **nothing,
+            "duplicate": True,
+            "sequence": 5,
+        }
         assert (await commit(running, sequence=6, run=1)).json()["code"] == "producer-fenced"
         await stage(running, "a", {"k": 1})
         assert (await commit(running, "a", sequence=6, run=2)).json()["messages"] == 1
