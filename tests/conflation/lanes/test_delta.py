@@ -232,14 +232,20 @@ def test_what_the_snapshot_said_is_not_said_again() -> None:
     assert said(driver, 1) == []
 
 
-@rule("delta-4", "delta-6")
-def test_a_repeated_value_goes_only_to_who_joined_while_it_was_held() -> None:
+def read_early() -> ManualDriver:
+    """A driver whose reader `early` has read a1."""
     driver = ManualDriver()
     driver.topic()
     driver.subscribe(QUIET, command=DELTAS, counted=True, session="early")
     driver.publish("a1")
     driver.wait("1s")
     driver.take("early")
+    return driver
+
+
+@rule("delta-4", "delta-6")
+def test_a_repeated_value_goes_only_to_who_joined_while_it_was_held() -> None:
+    driver = read_early()
     driver.publish("a1")
     driver.subscribe(QUIET, command=DELTAS, counted=True, session="late")
     driver.take("late")
@@ -256,12 +262,7 @@ def test_a_repeated_value_goes_only_to_who_joined_while_it_was_held() -> None:
 @rule("delta-3", "delta-4")
 def test_a_record_that_was_deleted_and_is_back_is_sent_to_who_joined_without_it() -> None:
     """It is what the lane last sent, and without `oof` nobody was told that it had left."""
-    driver = ManualDriver()
-    driver.topic()
-    driver.subscribe(QUIET, command=DELTAS, counted=True, session="early")
-    driver.publish("a1")
-    driver.wait("1s")
-    driver.take("early")
+    driver = read_early()
     driver.remove("a0")
     driver.subscribe(QUIET, command=DELTAS, counted=True, session="late")
     assert driver.received("late") == ["group of 0", "group ends at e1-2"]
@@ -285,12 +286,7 @@ def test_the_first_value_of_a_key_is_sent_although_flush_on_let_it_go_before_the
 
 @rule("delta-4")
 def test_who_joined_with_a_value_that_is_replaced_by_the_last_one_gets_that() -> None:
-    driver = ManualDriver()
-    driver.topic()
-    driver.subscribe(QUIET, command=DELTAS, counted=True, session="early")
-    driver.publish("a1")
-    driver.wait("1s")
-    driver.take("early")
+    driver = read_early()
     driver.publish("a2")
     driver.subscribe(QUIET, command=DELTAS, counted=True, session="late")
     assert driver.received("late")[1] == "snapshot: a2"
