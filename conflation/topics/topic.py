@@ -344,14 +344,12 @@ class Topic:
             return bookmark
         return Bookmark(self.epoch, min(bookmark.offset, through))
 
-    def since(self, bookmark: Bookmark | None, messages_max: int) -> list[Frame]:
-        """Return the journal after a bookmark (None: from its beginning), oldest first.
+    def since(self, bookmark: Bookmark, messages_max: int) -> list[Frame]:
+        """Return the journal after a bookmark, oldest first.
 
         Raises:
             BookmarkExpired: of another epoch, ahead of the topic, or trimmed since.
         """
-        if bookmark is None:
-            return self.journal.after(self.journal.dropped_through)[:messages_max]
         if not self.journal_reaches(bookmark):
             raise self.why_unreachable(bookmark)
         return self.journal.after(bookmark.offset, until=bookmark.offset + messages_max)

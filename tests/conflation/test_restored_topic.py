@@ -76,7 +76,8 @@ def sow(driver: ManualDriver) -> str:
 
 def journal(driver: ManualDriver) -> list[Frame]:
     """Everything that can be replayed."""
-    return driver.engine.topic("px").since(None, 1_000)
+    topic = driver.engine.topic("px")
+    return topic.since(topic.bookmark(topic.beginning), 1_000)
 
 
 def resumed(driver: ManualDriver, offset: int, options: str) -> list[str]:

@@ -111,8 +111,8 @@ class Product:
     def history(self, topic: str, offset: int | None, messages_max: int) -> Lines:
         """What the journal has behind a place, and what stands there."""
         found = self._engine.topic(topic)
-        place = None if offset is None else found.bookmark(offset)
-        for frame in found.since(place, messages_max):
+        after = found.journal.dropped_through if offset is None else offset
+        for frame in found.since(found.bookmark(after), messages_max):
             yield row_line(frame)
 
     def records(self, topic: str, offset: int) -> Lines:
@@ -138,7 +138,11 @@ class Product:
             return
         there, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
         key_spec, records = there.definition.key_spec, there.records(lane_id.feed)
-        values = [one for one in there.since(None, PLENTY) if not one.removed]
+        values = [
+            one
+            for one in there.since(there.bookmark(there.journal.dropped_through), PLENTY)
+            if not one.removed
+        ]
         found = estimate(values, records, lane_id, key_spec, topic)
         if found is not None:
             yield f"estimate {found.rows} {found.payload_bytes} {found.duration_ns}"

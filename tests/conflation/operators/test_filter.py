@@ -99,7 +99,8 @@ def test_a_removal_stands_in_the_journal_with_what_it_took_away() -> None:
     driver.topic()
     driver.publish("a5")
     driver.remove("a0")
-    value, removal = driver.engine.topic("px").since(None, 10)
+    topic = driver.engine.topic("px")
+    value, removal = topic.since(topic.bookmark(topic.beginning), 10)
     assert (value.removed, removal.removed) == (False, True)
     assert removal.payload == value.payload
     assert driver.engine.topic("px").sow.board.live() == []  # type: ignore[union-attr]  # a keyed topic has one
