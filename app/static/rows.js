@@ -18,6 +18,13 @@ export class Rows {
     this.body = body;
     this.caption = caption;
     this.find = "";
+    this.inView = new Set(); // the rows that can be seen: changes of others need no light
+    this.watch = new IntersectionObserver((places) => {
+      for (const { target, isIntersecting } of places) {
+        if (isIntersecting) this.inView.add(target);
+        else this.inView.delete(target);
+      }
+    });
     this.reset([], "");
   }
 
@@ -138,10 +145,12 @@ export class Rows {
       return cell;
     });
     row.append(...cells);
+    this.watch.observe(row);
     return { row, cells, value };
   }
 
   update(entry, value) {
+    const isInView = this.inView.has(entry.row);
     let index = 0;
     for (const [field, column] of this.columns) {
       const cell = entry.cells[index++];
@@ -153,7 +162,7 @@ export class Rows {
       const moved = isNumber(was) && isNumber(now) ? (now > was ? "up" : "down") : "";
       // A time or an amount changes with each message, and whether it rose says little.
       cell.className = `${column.number ? "number" : ""} ${column.isQuiet ? "" : moved}`;
-      if (!column.isQuiet) flash(cell, moved);
+      if (isInView && !column.isQuiet) flash(cell, moved);
     }
     entry.value = value;
   }

@@ -102,6 +102,32 @@ def test_a_time_reads_as_one_and_never_flashes(page: Page, gateway: Gateway) -> 
     assert page.evaluate("[...window.flashed]") == [2]
 
 
+def test_only_rows_in_view_flash(page: Page, gateway: Gateway) -> None:
+    gateway.put_topic("prices", {"key": ["/symbol"]})
+    gateway.publish("prices", [_price(number, 1.5) for number in range(300)])
+    page.goto(gateway.base_url)
+    expect(page.locator("#body tr")).to_have_count(300)
+    page.evaluate(
+        """() => {
+            window.flashed = new Set();
+            const animate = Element.prototype.animate;
+            Element.prototype.animate = function (...given) {
+                window.flashed.add(this.parentElement.firstChild.textContent);
+                return animate.apply(this, given);
+            };
+        }"""
+    )
+    gateway.publish("prices", [_price(number, 1.75) for number in range(300)])
+    expect(page.locator("#body td").last).to_have_text("1.75")
+    flashed = page.evaluate("[...window.flashed]")
+    assert "S000" in flashed
+    assert "S299" not in flashed
+
+
+def _price(number: int, price: float) -> bytes:
+    return json.dumps({"symbol": f"S{number:03}", "price": price}).encode()
+
+
 def test_the_console_is_a_click_away(page: Page, gateway: Gateway) -> None:
     page.goto(gateway.base_url)
     page.get_by_role("link", name="Console").click()
