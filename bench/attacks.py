@@ -2,6 +2,7 @@
 
 A publisher sends a message every few milliseconds to a topic with one good subscriber. Its latency
 is measured alone, and then while another process attacks the gateway in one way after the other.
+Readers of large flushes are compared with the same flushes for one reader that takes all.
 Each attack is bounded in connections and time, stays on the loopback address, and ends by itself.
 """
 
@@ -43,16 +44,22 @@ Attack = Callable[[int], Awaitable[None]]
 Client = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
+async def _nothing(_: int) -> None:
+    await asyncio.sleep(2 * ATTACK_S)  # longer than the measurement
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """An attack, and the memory that it may cost: what is documented for that many connections.
 
-    It is measured once it has opened its connections, after `opening_s`.
+    It is measured once it has opened its connections, after `opening_s`. `harmless` is what goes on
+    in its place while the good subscriber is measured alone.
     """
 
     attack: Attack
     growth_mib_max: float
     opening_s: float = 0.0
+    harmless: Attack = _nothing
 
 
 async def _crowd(port: int, count: int, each: Client) -> None:
@@ -133,6 +140,10 @@ async def _frozen_readers(port: int) -> None:
 
 async def _dripping_readers(port: int) -> None:
     await _large_flushes(port, 600, 512)
+
+
+async def _one_quick_reader(port: int) -> None:
+    await _large_flushes(port, 1, 8 << 20)
 
 
 async def _large_flushes(port: int, readers: int, taken_bytes: int) -> None:
@@ -252,8 +263,12 @@ KINDS: Final[dict[str, Kind]] = {
     "idle connections": Kind(_idle, 60),
     "a flood of connections": Kind(_connections, 30),
     "slow readers": Kind(_slow_readers, 120),
-    "frozen readers of large flushes": Kind(_frozen_readers, 5_000 * 64 / 1_024, opening_s=5.0),
-    "dripping readers of large flushes": Kind(_dripping_readers, 100, opening_s=2.0),
+    "frozen readers of large flushes": Kind(
+        _frozen_readers, 5_000 * 64 / 1_024, opening_s=5.0, harmless=_one_quick_reader
+    ),
+    "dripping readers of large flushes": Kind(
+        _dripping_readers, 100, opening_s=2.0, harmless=_one_quick_reader
+    ),
     "many lanes": Kind(_lanes, 200),
     "heavy filters": Kind(_filters, 60),
     "odd bookmarks": Kind(_bookmarks, 60),
@@ -298,11 +313,10 @@ def _round(name: str, seconds: float) -> Round:
         with load_on(server.port, 1, request, 'data: {"n":', "event: hel", sampled_every=1) as load:
             sent_ns: list[int] = []
             _deliveries(server, load, sent_ns, REST_S)  # warms up
-            alone = _deliveries(server, load, sent_ns, seconds)
+            with _running(server, name, "harmless"):
+                alone = _deliveries(server, load, sent_ns, seconds)
             before_mib = _resident_mib(server)
-            command = [sys.executable, "-m", "bench.attacks", str(server.port), name]
-            with running(command, (LOAD_CORE,)) as attacker:
-                attacker.read()  # it has begun
+            with _running(server, name, "attack"):
                 began_s = server.process.cpu_s()
                 attacked = _deliveries(server, load, sent_ns, seconds)
                 busy = (server.process.cpu_s() - began_s) / (seconds + REST_S)
@@ -310,6 +324,15 @@ def _round(name: str, seconds: float) -> Round:
     if not attacked:
         raise RuntimeError(f"the good subscriber got nothing during: {name}")
     return Round(alone, attacked, busy, peak_mib - before_mib)
+
+
+@contextlib.contextmanager
+def _running(server: Gateway, name: str, part: str) -> Iterator[None]:
+    """Run a part of a kind of attack, from when it has begun."""
+    command = [sys.executable, "-m", "bench.attacks", str(server.port), name, part]
+    with running(command, (LOAD_CORE,)) as attacker:
+        attacker.read()  # it has begun
+        yield
 
 
 def _deliveries(server: Gateway, load: Load, sent_ns: list[int], seconds: float) -> list[float]:
@@ -353,8 +376,8 @@ def _record(number: int) -> bytes:
     return b'{"k":%d,"note":"%b","v":%d}' % (number, note.encode(), number * 7919 % 1000)
 
 
-def _attack(port: int, name: str) -> None:
-    """Attack a gateway in one way, for a bounded time."""
+def _attack(port: int, name: str, part: str) -> None:
+    """Attack a gateway in one way, or do what is harmless in its place, for a bounded time."""
     # It has all that the publisher and the subscriber leave of their core. Were it merely nice, a
     # slice of its could keep them waiting for milliseconds, which would count as the gateway's.
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -362,16 +385,17 @@ def _attack(port: int, name: str) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
     kind = KINDS[name]
+    run = kind.harmless if part == "harmless" else kind.attack
 
     async def attack() -> None:
         loop = asyncio.get_running_loop()
         loop.call_later(kind.opening_s, lambda: print("begun", flush=True))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(kind.opening_s + ATTACK_S + 2 * REST_S):
-                await kind.attack(port)
+                await run(port)
 
     asyncio.run(attack())
 
 
 if __name__ == "__main__":
-    _attack(int(sys.argv[1]), sys.argv[2])
+    _attack(int(sys.argv[1]), *sys.argv[2:])
