@@ -20,8 +20,8 @@ from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 from redis.exceptions import ReadOnlyError, RedisError
 
+from tidegate.app.cluster.redis_compat import reporting_lost_writes
 from tidegate.app.cluster.sentinel import is_sentinel_url, primary_pool
-from tidegate.app.cluster.writing import failing_at_write
 from tidegate.app.refusals import Unavailable
 
 WRITER_CONNECTIONS_MAX = 16
@@ -225,18 +225,5 @@ def _pool(url: str, options: Mapping[str, Any]) -> BlockingConnectionPool:
         raise ValueError(f"the address names no server; expected {ADDRESS_FORMS}")
     if "path" in given:  # a Unix socket rejects TCP options
         del given["socket_keepalive"], given["socket_connect_timeout"]
-    given["connection_class"] = failing_at_write(given.get("connection_class", Connection))
+    given["connection_class"] = reporting_lost_writes(given.get("connection_class", Connection))
     return BlockingConnectionPool(**given)
-
-
-def raise_if_cancelled() -> None:
-    """Raise a cancellation that redis-py swallowed; call once per turn of a loop that uses Redis.
-
-    redis-py drops a cancellation that arrives while it checks whether an idle connection is alive.
-
-    Raises:
-        CancelledError: the task was cancelled and has not noticed.
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError

@@ -7,13 +7,8 @@ from dataclasses import replace
 
 from redis.exceptions import RedisError
 
-from tidegate.app.cluster.connection import (
-    BusConnection,
-    id_after,
-    raise_if_cancelled,
-    translate_errors,
-    with_timeout,
-)
+from tidegate.app.cluster.connection import BusConnection, id_after, translate_errors, with_timeout
+from tidegate.app.cluster.redis_compat import raise_if_cancelled
 from tidegate.app.cluster.redis_store import RedisStore, new_epoch
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.logs import event

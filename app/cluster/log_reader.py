@@ -13,12 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from redis.exceptions import RedisError
 
-from tidegate.app.cluster.connection import (
-    BusConnection,
-    id_after,
-    raise_if_cancelled,
-    with_timeout,
-)
+from tidegate.app.cluster.connection import BusConnection, id_after, with_timeout
+from tidegate.app.cluster.redis_compat import raise_if_cancelled
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.cluster.topic_log import ForeignEntry, parse_entry
 from tidegate.app.refusals import Refused

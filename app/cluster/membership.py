@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 
 from redis.exceptions import ResponseError
 
-from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled, translate_errors
+from tidegate.app.cluster.connection import BusConnection, translate_errors
+from tidegate.app.cluster.redis_compat import raise_if_cancelled
 from tidegate.app.cluster.scripts import ACQUIRE_LEASE, EXTEND_LEASE
 from tidegate.app.refusals import Refused
 from tidegate.app.timers import Backoff

@@ -11,13 +11,9 @@ from typing import Any
 import msgspec
 from redis.exceptions import RedisError
 
-from tidegate.app.cluster.connection import (
-    BusConnection,
-    raise_if_cancelled,
-    translate_errors,
-    with_timeout,
-)
+from tidegate.app.cluster.connection import BusConnection, translate_errors, with_timeout
 from tidegate.app.cluster.membership import Membership
+from tidegate.app.cluster.redis_compat import raise_if_cancelled
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.timers import Backoff
 

@@ -17,9 +17,10 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from tidegate.app.calls import Call, Reply
-from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled
+from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.membership import HEARTBEAT_S, Membership
 from tidegate.app.cluster.peer_messages import PeerMessages, PeerService
+from tidegate.app.cluster.redis_compat import raise_if_cancelled
 from tidegate.app.cluster.session_locations import REFRESH_MS, DeadPeerCleanup, SessionLocations
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings

@@ -19,7 +19,7 @@ from redis.asyncio.sentinel import (
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionLost
 
-from tidegate.app.cluster.writing import failing_at_write
+from tidegate.app.cluster.redis_compat import reporting_lost_writes
 
 SCHEMES = {"redis+sentinel": "redis", "rediss+sentinel": "rediss"}
 PORT = 26_379
@@ -108,7 +108,7 @@ def primary_pool(url: str, options: Mapping[str, Any]) -> PrimaryPool:
         },
     )
     connection = SentinelManagedSSLConnection if has_tls else SentinelManagedConnection
-    given["connection_class"] = failing_at_write(connection)
+    given["connection_class"] = reporting_lost_writes(connection)
     return PrimaryPool(service, sentinels, **given)  # type: ignore[no-untyped-call]  # redis-py
 
 

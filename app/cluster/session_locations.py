@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled, translate_errors
+from tidegate.app.cluster.connection import BusConnection, translate_errors
 from tidegate.app.cluster.membership import DEAD_S, Membership
+from tidegate.app.cluster.redis_compat import raise_if_cancelled
 from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.derived import Leadership
 from tidegate.app.topics.registry import TopicRegistry

@@ -27,7 +27,7 @@ from tests.campaign.reader import Reader, Return
 from tests.campaign.testimony import differences, judge_positions, judge_reader
 from tests.campaign.writer import Mark, Writer
 from tests.faults.setups.gateway import CannotRun
-from tidegate.app.cluster.connection import raise_if_cancelled
+from tidegate.app.cluster.redis_compat import raise_if_cancelled
 
 RATE_PER_S = 3.0
 REST_S_MAX, REST_LOOK_S = 90.0, 0.3

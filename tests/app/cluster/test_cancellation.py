@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from tests.support.deadlines import HANGS_S
-from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled
+from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.membership import Membership
 from tidegate.app.cluster.peer_messages import PeerMessages
+from tidegate.app.cluster.redis_compat import raise_if_cancelled
 
 
 async def test_what_was_swallowed_is_heard_of_in_the_next_turn() -> None:

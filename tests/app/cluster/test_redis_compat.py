@@ -10,7 +10,7 @@ from redis.asyncio.sentinel import SentinelManagedConnection, SentinelManagedSSL
 from redis.exceptions import ConnectionError as ConnectionLost
 
 from tidegate.app.cluster.connection import BusConnection
-from tidegate.app.cluster.writing import failing_at_write
+from tidegate.app.cluster.redis_compat import reporting_lost_writes
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ async def test_what_python_raises_is_a_lost_connection(error: Exception) -> None
             raise error
 
     with pytest.raises(ConnectionLost, match="was lost before a write"):
-        await failing_at_write(Lost)().send_command("PING")
+        await reporting_lost_writes(Lost)().send_command("PING")
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ async def test_what_python_raises_is_a_lost_connection(error: Exception) -> None
 def test_every_kind_of_connection_does_so(url: str, base: type) -> None:
     connection = BusConnection(url)
     for client in (connection.writer, connection.reader):
-        assert client.connection_pool.connection_class is failing_at_write(base)
+        assert client.connection_pool.connection_class is reporting_lost_writes(base)
