@@ -237,7 +237,7 @@ async def _drain(reader: asyncio.StreamReader) -> None:
 
 
 async def _disk() -> list[Figure]:
-    """Measure the embedded store after an orderly stop; without a journal only records count."""
+    """Measure the SQLite store after an orderly stop; without a journal only records count."""
     found: list[Figure] = []
     for name, key, per_request in (
         ("on disk: a request and its message", [], 1),

@@ -152,7 +152,7 @@ class Settings(BaseSettings):
     store_dir: TextValue = Field(
         default="./tidegate-data",
         alias="data",
-        description="Folder of the embedded store; `:memory:` stores nothing on disk.",
+        description="Folder of the SQLite store; `:memory:` stores nothing on disk.",
     )
     durability: Literal["process", "power"] = Field(
         default="process",

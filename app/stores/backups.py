@@ -1,4 +1,4 @@
-"""Backups of the embedded store: made while a gateway runs, and put back in its place."""
+"""Backups of the SQLite store: copied while a gateway runs, and restored into a folder."""
 
 from __future__ import annotations
 

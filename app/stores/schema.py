@@ -1,4 +1,4 @@
-"""The embedded store's files: the database schema and format, and the locked folder."""
+"""The SQLite store's files: the database schema and format, and the locked folder."""
 
 from __future__ import annotations
 

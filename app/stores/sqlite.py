@@ -1,4 +1,4 @@
-"""The embedded store: SQLite in WAL mode, in a folder that one gateway locks.
+"""The SQLite store: a database in WAL mode, in a folder that one gateway locks.
 
 A request is one journal row. Records are written only now and then, by `checkpoint`; a start loads
 the last checkpoint and applies the journal after it.
@@ -14,12 +14,12 @@ from pathlib import Path
 from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.names import OWN_PREFIX, REVOKED
 from tidegate.app.refusals import Refused, Unavailable
-from tidegate.app.stores import generation, idempotency, rows
+from tidegate.app.stores import generation, sqlite_senders, sqlite_tables
 from tidegate.app.stores.group_commit import GroupCommit, Result, Work
 from tidegate.app.stores.items import Item
 from tidegate.app.stores.memory import NORMAL
-from tidegate.app.stores.rows import StoredTopic
 from tidegate.app.stores.schema import Folder, open_database
+from tidegate.app.stores.sqlite_tables import StoredTopic
 from tidegate.app.stores.store import (
     Appended,
     Bounds,
@@ -94,7 +94,7 @@ class SqliteStore:
         """Return every topic."""
         return [
             parse_stored(name, text, epoch, self._mergers)
-            for name, text, epoch in await self._run(rows.documents)
+            for name, text, epoch in await self._run(sqlite_tables.documents)
         ]
 
     async def head(self, name: str) -> int:
@@ -104,14 +104,14 @@ class SqliteStore:
     async def load(self, name: str) -> RestoredTopic:
         """Load a topic."""
         return await self._run(
-            lambda connection: rows.load(connection, self._topic(connection, name))
+            lambda connection: sqlite_tables.load(connection, self._topic(connection, name))
         )
 
     async def put_topic(self, record: TopicRecord) -> None:
         """Create a topic or replace its document; a new epoch starts at offset 1."""
 
         def work(connection: sqlite3.Connection) -> None:
-            rows.put_topic(connection, record)
+            sqlite_tables.put_topic(connection, record)
             # A new epoch has a new row id, so the next use reads it.
             self._topics.pop(record.name, None)
 
@@ -121,7 +121,7 @@ class SqliteStore:
         """Delete a topic with its messages and its producers' numbers."""
 
         def work(connection: sqlite3.Connection) -> None:
-            rows.delete_topic(connection, self._topic(connection, name))
+            sqlite_tables.delete_topic(connection, self._topic(connection, name))
             del self._topics[name]
 
         await self._run(work)
@@ -139,15 +139,15 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> Appended:
             stored = self._topic(connection, topic)
-            earlier = idempotency.earlier_result(connection, stored.id, publication)
+            earlier = sqlite_senders.earlier_result(connection, stored.id, publication)
             if earlier is not None:
                 return earlier
             # After the duplicates: a repetition gets its answer whatever was written since.
             if publication.expected_head not in (None, stored.head):
                 raise HeadMoved
-            idempotency.check_limits(connection, stored, publication, self._limits)
-            appended = rows.append(connection, stored, publication)
-            idempotency.record_sender(connection, stored, publication, appended)
+            sqlite_senders.check_limits(connection, stored, publication, self._limits)
+            appended = sqlite_tables.append(connection, stored, publication)
+            sqlite_senders.record_sender(connection, stored, publication, appended)
             return appended
 
         return await self._run(work)
@@ -170,7 +170,7 @@ class SqliteStore:
             Refused: limit-reached; bus-unavailable.
         """
         await self._run(
-            lambda connection: idempotency.stage(
+            lambda connection: sqlite_senders.stage(
                 connection,
                 self._topic(connection, topic).id,
                 name,
@@ -183,7 +183,7 @@ class SqliteStore:
     async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
         """Return the items of stages in the order of the names; None if a stage does not exist."""
         return await self._run(
-            lambda connection: idempotency.staged(
+            lambda connection: sqlite_senders.staged(
                 connection, self._topic(connection, topic).id, names, now_ms
             )
         )
@@ -193,9 +193,9 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> None:
             # From the file, as a checkpoint is made in the background and the topic may have gone.
-            stored = rows.find(connection, topic)
+            stored = sqlite_tables.find(connection, topic)
             if stored is not None and stored.epoch == checkpoint.epoch:
-                rows.checkpoint(connection, stored, checkpoint)
+                sqlite_tables.checkpoint(connection, stored, checkpoint)
 
         await self._run(work)
 
@@ -223,7 +223,7 @@ class SqliteStore:
 
     def _topic(self, connection: sqlite3.Connection, name: str) -> StoredTopic:
         """Return a topic's row; read it again after a rollback emptied the cache."""
-        found = self._topics.get(name) or rows.find(connection, name)
+        found = self._topics.get(name) or sqlite_tables.find(connection, name)
         assert found is not None, "the catalog only asks for stored topics"
         self._topics[name] = found
         return found
@@ -238,6 +238,6 @@ def _forget_own(connection: sqlite3.Connection) -> None:
     for (name,) in names.fetchall():
         if name == REVOKED:
             continue
-        topic = rows.find(connection, name)
+        topic = sqlite_tables.find(connection, name)
         assert topic is not None
-        rows.delete_topic(connection, topic)
+        sqlite_tables.delete_topic(connection, topic)

@@ -270,7 +270,7 @@ class MeasuredStore(Protocol):
 class Bounds:
     """Limits per topic: stages, `Idempotency-Key`s of 24 hours, producers; and bytes of stages.
 
-    The bytes are those of all topics of an embedded store, and in Redis those of a topic.
+    The bytes are counted over all topics in memory and SQLite, and for each topic in Redis.
     """
 
     stages_max: int = 10_000

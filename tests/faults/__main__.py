@@ -17,16 +17,16 @@ from tests.faults.catalogue import FAULTS, Fault, Outcome, play
 from tests.faults.crash_runs import CrashRuns, Tally, crash_of
 from tests.faults.kinds.redis_faults import redis_killed
 from tests.faults.report import Progress, Section, catalogue_rows, crash_rows, print_findings, write
-from tests.faults.setups.gateway import CannotRun, embedded, on_redis
+from tests.faults.setups.gateway import CannotRun, on_redis, on_sqlite
 
 RUNS_PER_STORE = 10
 PARTS = {
-    "embedded": "kill -9 of the gateway, embedded store",
+    "sqlite": "kill -9 of the gateway, SQLite store",
     "everysec": "kill -9 of Redis, AOF everysec",
     "always": "kill -9 of Redis, AOF always",
 }
 PIPELINE, PIPELINES = "The pipeline's processes", ("F25", "F26", "F28")
-RUNS = {"embedded": 200, "everysec": 50, "always": 50}
+RUNS = {"sqlite": 200, "everysec": 50, "always": 50}
 
 
 def main(words: list[str]) -> int:
@@ -88,11 +88,11 @@ async def crashes(
     Raises:
         CannotRun: there is no Redis for a part that needs one.
     """
-    stage_of = embedded if part == "embedded" else partial(on_redis, fsync=part)
+    stage_of = on_sqlite if part == "sqlite" else partial(on_redis, fsync=part)
     while tally.runs < runs:
         length = min(RUNS_PER_STORE, runs - tally.runs)
         async with stage_of(seed) as setup:
-            crash = crash_of(setup.gateway) if part == "embedded" else redis_killed(setup)
+            crash = crash_of(setup.gateway) if part == "sqlite" else redis_killed(setup)
             crash_runs = CrashRuns(setup.gateway.address, crash, seed)
             tally.add(await crash_runs.run(length, (0.01, load_s_max), advance))
             tally.findings += setup.findings

@@ -21,7 +21,7 @@ from tests.faults.kinds import (
 )
 from tests.faults.kinds.starts import UNFIT, start_on
 from tests.faults.setups.children import DidNotStart
-from tests.faults.setups.gateway import CannotRun, Setup, embedded, on_redis
+from tests.faults.setups.gateway import CannotRun, Setup, on_redis, on_sqlite
 from tests.support.network.fault_proxy import Line
 
 LOAD_S = 0.5
@@ -151,9 +151,9 @@ def _plain(crash_of: Callable[[Setup], Crash]) -> Callable[[Setup, bool], Crash]
     return lambda setup, short: crash_of(setup)
 
 
-POWER = partial(embedded, strace=True, TIDEGATE_DURABILITY="power")
+POWER = partial(on_sqlite, strace=True, TIDEGATE_DURABILITY="power")
 NO_POWER = partial(
-    embedded,
+    on_sqlite,
     strace=True,
     TIDEGATE_DURABILITY="process",
     TIDEGATE_AUTO_CREATE_TOPICS="false",
@@ -162,23 +162,23 @@ ALWAYS = partial(on_redis, fsync="always")
 gateway, bus, spark = gateway_faults, redis_faults, pipeline_faults
 
 FAULTS = [
-    Fault("F1", "kill -9 of the gateway", KEPT, crashing(embedded, _plain(gateway.killed))),
+    Fault("F1", "kill -9 of the gateway", KEPT, crashing(on_sqlite, _plain(gateway.killed))),
     Fault(
         "F2", "SIGTERM of the gateway", f"{KEPT}; a goodbye, and an end in time",
-        crashing(embedded, _plain(gateway.terminated), judge=farewells),
+        crashing(on_sqlite, _plain(gateway.terminated), judge=farewells),
     ),
     Fault(
         "F3", "SIGSTOP of the gateway", f"{KEPT}; no burst afterwards",
-        crashing(embedded, _stopped(10.0, 1.0), judge=no_burst),
+        crashing(on_sqlite, _stopped(10.0, 1.0), judge=no_burst),
     ),
     Fault("F4a", "kill -9 of Redis, AOF everysec", KEPT,
           crashing(on_redis, _plain(bus.redis_killed))),
     Fault("F4b", "kill -9 of Redis, AOF always", KEPT, crashing(ALWAYS, _plain(bus.redis_killed))),
     Fault("F4c", "kill -9 of Redis right after a lost reply", KEPT,
           crashing(on_redis, _plain(bus.reply_lost_and_killed))),
-    Fault("F5a", "loss of power, embedded store, durability=power", KEPT,
+    Fault("F5a", "loss of power, SQLite store, durability=power", KEPT,
           crashing(POWER, _plain(gateway.power_lost))),
-    Fault("F5b", "loss of power, embedded store, durability=process", SEEN,
+    Fault("F5b", "loss of power, SQLite store, durability=process", SEEN,
           crashing(NO_POWER, _plain(gateway.power_lost), keeps=False, load_s=8.0)),
     Fault("F6a", "SIGSTOP of Redis for 1 s", KEPT, crashing(on_redis, _redis_stopped(1.0))),
     Fault(
@@ -206,8 +206,8 @@ FAULTS = [
     Fault("F11", "a Redis that evicts or keeps nothing", "refused with exit 78 and one sentence",
           refused_starts),
     Fault(
-        "F12a", "the embedded store's disk is full", f"{KEPT}; 503, and taken again afterwards",
-        crashing(partial(embedded, disk_kb=SMALL_DISK_KB), _plain(gateway.disk_full)),
+        "F12a", "the SQLite store's disk is full", f"{KEPT}; 503, and taken again afterwards",
+        crashing(partial(on_sqlite, disk_kb=SMALL_DISK_KB), _plain(gateway.disk_full)),
     ),
     Fault(
         "F12b", "the disk of Redis is full", f"{KEPT}; 503, and taken again afterwards",
@@ -224,17 +224,17 @@ FAULTS = [
         crashing(on_redis, lambda setup, short: bus.resets(setup, 1.0 if short else 5.0, 0.1)),
     ),
     Fault("F25a", "kill -9 of the Spark driver at six points of a batch", SUNK,
-          pipeline(embedded, spark.driver_killed)),
+          pipeline(on_sqlite, spark.driver_killed)),
     Fault("F25b", "kill -9 of the Spark driver between what it holds, its commits and its end",
-          STATE, pipeline(embedded, held_faults.held_state_killed)),
+          STATE, pipeline(on_sqlite, held_faults.held_state_killed)),
     Fault("F26a", "kill -9 of the Python workers of Spark in a batch", SUNK,
-          pipeline(embedded, spark.workers_killed)),
+          pipeline(on_sqlite, spark.workers_killed)),
     Fault("F26b", "a Spark driver is stopped, another takes over, the first wakes up",
-          f"{SUNK}; the older run is fenced", pipeline(embedded, spark.older_run_wakes)),
+          f"{SUNK}; the older run is fenced", pipeline(on_sqlite, spark.older_run_wakes)),
     Fault("F26c", "kill -9 of gateway and Redis, AOF always, while a pipeline commits", SUNK,
           pipeline(ALWAYS, spark.gateway_restarted)),
     Fault("F26d", "kill -9 of a Python worker, then of an executor of a Spark cluster", SUNK,
-          pipeline(embedded, cluster_faults.executor_killed)),
+          pipeline(on_sqlite, cluster_faults.executor_killed)),
     Fault("F28", "a batch comes to the sink again, cut otherwise, or is older", SUNK,
-          pipeline(embedded, sink_faults.batches_again)),
+          pipeline(on_sqlite, sink_faults.batches_again)),
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.crash_runs import CrashRuns, crash_of
-from tests.faults.setups.gateway import embedded
+from tests.faults.setups.gateway import on_sqlite
 from tests.faults.setups.waiting import happens
 from tests.support.deadlines import HANGS_S
 from tidegate.app.stores.schema import DATABASE
@@ -20,7 +20,7 @@ LOAD_S = (0.05, 0.3)
 
 @pytest.mark.system
 async def test_crashes_cost_nothing() -> None:
-    async with embedded(seed=3) as setup:
+    async with on_sqlite(seed=3) as setup:
         crash_runs = CrashRuns(setup.gateway.address, crash_of(setup.gateway), seed=3)
         tally = await crash_runs.run(2, LOAD_S, lambda: None)
     assert tally.findings == []
@@ -30,7 +30,7 @@ async def test_crashes_cost_nothing() -> None:
 
 @pytest.mark.nightly
 async def test_a_store_that_forgets_is_found_out() -> None:
-    async with embedded(seed=4) as setup:
+    async with on_sqlite(seed=4) as setup:
 
         async def crash(_: random.Random) -> float:
             ledger = crash_runs._ledgers["long"]

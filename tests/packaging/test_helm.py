@@ -24,7 +24,7 @@ from tidegate.app.settings.settings import Settings
 
 CHART = ROOT / "deploy" / "helm" / "tidegate"
 TOPICS = {"prices.toml": '[topics.prices]\nkey = ["/symbol"]\ndescription = "a < b & c"\n'}
-EMBEDDED: dict[str, Any] = {"auth": {"insecure": True}, "topics": TOPICS}
+SQLITE: dict[str, Any] = {"auth": {"insecure": True}, "topics": TOPICS}
 SHARED: dict[str, Any] = {
     "replicas": 3,
     "redis": {"existingSecret": "bus"},
@@ -36,7 +36,7 @@ SHARED: dict[str, Any] = {
 SCALED = {**SHARED, "autoscaling": {"enabled": True}}
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
 [SHOWN] = documents("# values" + OPERATIONS.split("```yaml\n# values")[1].split("```")[0])
-STORIES = {"embedded": EMBEDDED, "shared": SHARED, "scaled": SCALED, "shown": SHOWN, "default": {}}
+STORIES = {"sqlite": SQLITE, "shared": SHARED, "scaled": SCALED, "shown": SHOWN, "default": {}}
 each_story = pytest.mark.parametrize("changes", STORIES.values(), ids=STORIES)
 
 
@@ -94,14 +94,14 @@ def test_a_gateway_starts_with_what_there_is(changes: Mapping[str, Any]) -> None
 
 
 def test_the_settings_and_topics_of_the_chart_are_valid(tmp_path: Path) -> None:
-    found = by_kind(EMBEDDED)
+    found = by_kind(SQLITE)
     for name in ("settings", "topics"):
         (tmp_path / name).mkdir()
         for file, text in found[f"ConfigMap/gw-{name}"]["data"].items():
             (tmp_path / name / file).write_text(text)
     assert (tmp_path / "topics" / "prices.toml").read_text() == TOPICS["prices.toml"]
     config = str(tmp_path / "settings" / "tidegate.toml")
-    given = environment(EMBEDDED)
+    given = environment(SQLITE)
     variables: dict[str, Any] = {name: it for name, it in given.items() if isinstance(it, str)}
     words = ("serve", "--check", "--config", config, "--topics", str(tmp_path / "topics"))
     ended = call(*words, **variables)
@@ -112,7 +112,7 @@ def test_the_settings_and_topics_of_the_chart_are_valid(tmp_path: Path) -> None:
 
 
 def test_one_gateway_keeps_its_store_on_a_volume() -> None:
-    found = by_kind(EMBEDDED)
+    found = by_kind(SQLITE)
     assert set(found) == {
         "ConfigMap/gw-settings",
         "ConfigMap/gw-topics",
@@ -122,10 +122,10 @@ def test_one_gateway_keeps_its_store_on_a_volume() -> None:
     [claim] = found["StatefulSet/gw"]["spec"]["volumeClaimTemplates"]
     assert claim["spec"]["resources"]["requests"]["storage"] == "10Gi"
     [mount] = [
-        it for it in gateway(EMBEDDED)["volumeMounts"] if it["name"] == claim["metadata"]["name"]
+        it for it in gateway(SQLITE)["volumeMounts"] if it["name"] == claim["metadata"]["name"]
     ]
-    assert environment(EMBEDDED)["TIDEGATE_DATA"].startswith(mount["mountPath"] + "/")
-    assert "TIDEGATE_REDIS" not in environment(EMBEDDED)
+    assert environment(SQLITE)["TIDEGATE_DATA"].startswith(mount["mountPath"] + "/")
+    assert "TIDEGATE_REDIS" not in environment(SQLITE)
 
 
 def test_several_gateways_share_a_redis_and_stop_one_after_the_other() -> None:
@@ -223,7 +223,7 @@ def test_other_settings_start_the_gateways_anew() -> None:
         found: dict[str, Any] = template["metadata"]["annotations"]
         return found
 
-    one, other = notes(EMBEDDED), notes({**EMBEDDED, "settings": 'log_level = "debug"\n'})
+    one, other = notes(SQLITE), notes({**SQLITE, "settings": 'log_level = "debug"\n'})
     assert one["tidegate/settings"] != other["tidegate/settings"]
     assert one["tidegate/topics"] == other["tidegate/topics"]
     assert one["prometheus.io/port"] == "8080"

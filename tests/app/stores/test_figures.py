@@ -24,7 +24,7 @@ def test_a_store_need_not_tell_any() -> None:
     assert not isinstance(object(), MeasuredStore)
 
 
-async def test_the_embedded_store_tells_its_transactions_and_its_size(tmp_path: Path) -> None:
+async def test_the_sqlite_store_tells_its_transactions_and_its_size(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     assert store.figures() == StoreFigures(0)
     await store.open()

@@ -1,4 +1,4 @@
-"""The file of the embedded store: what is made, and what is left alone."""
+"""The database file of the SQLite store: what is created, and what is left unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded store: who may have it, what it refuses, and how it goes on when it was out."""
+"""The SQLite store: who may open it, what it refuses, and how it recovers from failures."""
 
 from __future__ import annotations
 

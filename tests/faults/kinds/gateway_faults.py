@@ -1,4 +1,4 @@
-"""Faults of the gateway's own process and disk, with the embedded store."""
+"""Faults of the gateway's own process and disk, with the SQLite store."""
 
 from __future__ import annotations
 

@@ -115,10 +115,10 @@ class Setup:
 
 
 @contextlib.asynccontextmanager
-async def embedded(
+async def on_sqlite(
     seed: int, *, disk_kb: int = 0, strace: bool = False, **environment: str
 ) -> AsyncIterator[Setup]:
-    """A gateway that runs, with the embedded store.
+    """A gateway that runs, with the SQLite store.
 
     Args:
         seed: of all that is left to chance.

@@ -1,4 +1,4 @@
-"""What is known of senders does not grow for ever."""
+"""What the SQLite store knows of producers, keys and stages expires and does not grow forever."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.app.refusals import Refused
-from tidegate.app.stores import idempotency as senders
+from tidegate.app.stores import sqlite_senders
 from tidegate.app.stores.items import Message
 from tidegate.app.stores.memory import RETRY_MS, STAGE_MS
-from tidegate.app.stores.rows import StoredTopic
 from tidegate.app.stores.schema import open_database
+from tidegate.app.stores.sqlite_tables import StoredTopic
 from tidegate.app.stores.store import Appended, Bounds, Producer, Publication, Retry
 
 NOW_MS = 1_700_000_000_000
@@ -43,8 +43,8 @@ def names(connection: sqlite3.Connection, table: str) -> list[str]:
 def test_retries_of_yesterday_are_forgotten(connection: sqlite3.Connection) -> None:
     for number, at_ms in enumerate((NOW_MS, NOW_MS + 1, NOW_MS + RETRY_MS)):
         request = asked(f"r{number}", at_ms)
-        assert senders.earlier_result(connection, TOPIC, request) is None
-        senders.record_sender(connection, there(), request, Appended(1, 1))
+        assert sqlite_senders.earlier_result(connection, TOPIC, request) is None
+        sqlite_senders.record_sender(connection, there(), request, Appended(1, 1))
     assert names(connection, "retries") == ["r1", "r2"]
 
 
@@ -60,8 +60,8 @@ def test_senders_are_counted_again_only_where_there_may_be_no_room(
         """How often something was counted for it."""
         statements.clear()
         publication = Publication([], at_ms, Producer(producer, at_ms), Retry(retry, b"digest"))
-        senders.check_limits(connection, topic, publication, bounds)
-        senders.record_sender(connection, topic, publication, Appended(1, 1))
+        sqlite_senders.check_limits(connection, topic, publication, bounds)
+        sqlite_senders.record_sender(connection, topic, publication, Appended(1, 1))
         return sum("count(*)" in statement for statement in statements)
 
     assert [ask("r1", "p1"), ask("r2", "p1")] == [2, 0]
@@ -76,7 +76,7 @@ def test_senders_are_counted_again_only_where_there_may_be_no_room(
 
 def test_stages_of_an_hour_ago_are_forgotten(connection: sqlite3.Connection) -> None:
     for number, at_ms in enumerate((NOW_MS, NOW_MS + 1, NOW_MS + STAGE_MS)):
-        senders.stage(connection, TOPIC, f"s{number}", [Message(b"1")], at_ms, Bounds())
+        sqlite_senders.stage(connection, TOPIC, f"s{number}", [Message(b"1")], at_ms, Bounds())
     assert names(connection, "stages") == ["s1", "s2"]
 
 
@@ -84,11 +84,11 @@ def test_a_known_number_forgets_its_stages_and_notes_the_run(
     connection: sqlite3.Connection,
 ) -> None:
     first = Publication([Message(b"1")], NOW_MS, Producer("p", 3, run=1))
-    senders.record_sender(connection, there(), first, Appended(1, 1))
-    senders.stage(connection, TOPIC, "s", [Message(b"1")], NOW_MS, Bounds())
+    sqlite_senders.record_sender(connection, there(), first, Appended(1, 1))
+    sqlite_senders.stage(connection, TOPIC, "s", [Message(b"1")], NOW_MS, Bounds())
     again = Publication([Message(b"1")], NOW_MS, Producer("p", 3, run=2), stages=["s"])
     known = Appended(0, 0, duplicate=True, highest=3)
-    assert senders.earlier_result(connection, TOPIC, again) == known
+    assert sqlite_senders.earlier_result(connection, TOPIC, again) == known
     assert names(connection, "stages") == []
     assert connection.execute("SELECT run, sequence FROM producers").fetchall() == [(2, 3)]
 
@@ -96,5 +96,5 @@ def test_a_known_number_forgets_its_stages_and_notes_the_run(
 def test_of_a_new_request_nothing_is_written_yet(connection: sqlite3.Connection) -> None:
     changes = connection.total_changes
     request = Publication([Message(b"1")], NOW_MS, Producer("p", 3), Retry("r", b"digest"))
-    assert senders.earlier_result(connection, TOPIC, request) is None
+    assert sqlite_senders.earlier_result(connection, TOPIC, request) is None
     assert connection.total_changes == changes

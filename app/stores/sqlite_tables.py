@@ -1,4 +1,4 @@
-"""Rows of the embedded store: topics, journal, records."""
+"""The tables of the SQLite store that hold topics, their journals and their records."""
 
 from __future__ import annotations
 

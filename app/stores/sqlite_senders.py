@@ -1,4 +1,4 @@
-"""Idempotency in the embedded store: numbered producers, retries, and stages."""
+"""The tables of the SQLite store that hold producers, Idempotency-Keys and stages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Item, pack, unpack
 from tidegate.app.stores.memory import RETRY_MS, STAGE_MS
-from tidegate.app.stores.rows import StoredTopic
+from tidegate.app.stores.sqlite_tables import StoredTopic
 from tidegate.app.stores.store import Appended, Bounds, Producer, Publication, Retry
 
 
