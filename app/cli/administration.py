@@ -19,7 +19,7 @@ from tidegate.app.cli.arguments import (
     paths_of,
     topic_argument,
 )
-from tidegate.app.cli.rows import Column, moment, print_document, print_list
+from tidegate.app.cli.printing import Column, moment, print_document, print_list
 from tidegate.app.cli.terminal import (
     DONE,
     PROGRAM,

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from tidegate.app.cli.arguments import COUNT, SECONDS, connect, for_option, gateway_option
-from tidegate.app.cli.rows import Column, table_of
+from tidegate.app.cli.printing import Column, table_of
 from tidegate.app.cli.terminal import DONE, print_line
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Documents as tables for people, as JSON for programs."""
+"""Documents are printed as tables for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from tidegate.app.cli.rows import fields_of, print_document, print_list, shown, table_of
+from tidegate.app.cli.printing import fields_of, print_document, print_list, shown, table_of
 
 TOPIC = {"topic": "prices.us", "keys": 12_345, "key": ["/symbol", "/venue"], "source": None}
 

@@ -1,4 +1,4 @@
-"""Documents as output: tables for people at a terminal, JSON for programs."""
+"""Print documents: as tables on a terminal, as JSON in a pipe."""
 
 from __future__ import annotations
 
