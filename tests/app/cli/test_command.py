@@ -15,7 +15,7 @@ import click
 import pytest
 
 import tidegate.app.cli.command
-import tidegate.app.cli.subscribe
+import tidegate.app.cli.reading
 from tests.support.commands import Ended, environment, parsed, start
 from tests.support.deadlines import HANGS_S
 from tidegate.app.cli.bench import measure
@@ -116,7 +116,7 @@ def test_a_fault_of_ours_is_one_line_too(
     def broken(**arguments: object) -> int:
         raise ZeroDivisionError("of\nall things")
 
-    monkeypatch.setattr(tidegate.app.cli.subscribe.sow, "callback", broken)
+    monkeypatch.setattr(tidegate.app.cli.reading.sow, "callback", broken)
     result = ended(capsys, "sow", "t")
     assert (result.code, one_line(result.err)) == (1, "tidegate: ZeroDivisionError: of all things")
 

@@ -16,7 +16,7 @@ from tests.clients.support.streams import plain, scripted, stream
 from tests.support.commands import call, start
 from tests.support.deadlines import HANGS_S, LOOPS_S
 from tidegate.app.cli.main import main
-from tidegate.app.cli.subscribe import _estimate
+from tidegate.app.cli.reading import _estimate
 from tidegate.clients.gateway import Gateway
 
 HELLO = b'event: hello\ndata: {"heartbeat_ms":20000,"subscriptions":[{"options":""}]}\n\n'
@@ -156,7 +156,7 @@ def test_a_gateway_that_stays_away_is_reported_once_and_the_time_ends_with_3(
 
     clock = SimpleNamespace(monotonic=now)
     monkeypatch.setattr("tidegate.clients.subscription.time", clock)
-    monkeypatch.setattr("tidegate.app.cli.subscribe.print_note", notes.append)
+    monkeypatch.setattr("tidegate.app.cli.reading.print_note", notes.append)
     with cut_off(HELLO) as address:
         ended = call("subscribe", "t", "--for", "6s", "--gateway", address)
     assert (ended.code, ended.out) == (3, "")

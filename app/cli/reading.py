@@ -1,4 +1,4 @@
-"""`tidegate subscribe`, `sow`, `messages`, `explain`: read a topic, or ask what that would give."""
+"""The commands that read a topic: `subscribe`, `sow`, `messages`, and `explain`."""
 
 from __future__ import annotations
 
