@@ -331,7 +331,7 @@ class Access:
                 logger.exception("logouts that are over could not be removed")
 
     def _state(self) -> tuple[int, object]:
-        return self._changes, None if self._revocations is None else self._revocations.seen()
+        return self._changes, None if self._revocations is None else self._revocations.version()
 
     def _refresh(self) -> None:
         """Read files that have changed again."""

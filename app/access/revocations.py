@@ -1,8 +1,8 @@
 """Revocations: the subjects and tokens that the topic `tidegate.revoked` names.
 
-The topic is kept and shared like any other, so that one message reaches every gateway on the bus,
+The topic is stored and shared like any other, so that one message reaches every gateway on the bus,
 survives restarts, and shows who is revoked. A logout is such a message, too: it names the token of
-the cookie, and goes when that token is over.
+the cookie, and is removed when that token has expired.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Remove = Callable[[Sequence[Frame]], Awaitable[None]]
 
 
 class _Record(msgspec.Struct):
-    """What is read of a record: the time in ms of the epoch from which on nobody needs it."""
+    """The field that is read of a record: when it is no longer needed, in ms since 1970."""
 
     expires_ms: int | None = None
 
 
 class Revocations:
-    """What the topic holds now.
+    """The current records of the topic.
 
     Args:
         engine: has the topic.
@@ -43,14 +43,14 @@ class Revocations:
         self._publish = publish
         self._remove = remove
         self._frames: dict[str, Frame] = {}
-        # By time and offset, which is unique, so that no two frames are ever compared.
+        # A heap of (expires_ms, offset, key).
         self._ends: list[tuple[int, int, str]] = []
-        self._seen: tuple[str, int] = ("", 0)
+        self._version: tuple[str, int] = ("", 0)
 
     def revokes(self, subject: Subject) -> bool:
         """Return True if the subject, its token's `jti` or its very token is revoked.
 
-        What the engine has counts at once: a request after a logout must not slip through.
+        The engine is read at each call: a request after a logout must not slip through.
         """
         self._refresh()
         found = self._frames
@@ -58,16 +58,16 @@ class Revocations:
             return False
         return subject.sub in found or subject.token_id in found or subject.token in found
 
-    def seen(self) -> object:
-        """Return what is another once anything has changed."""
+    def version(self) -> tuple[str, int]:
+        """Return the topic's epoch and head, which differ after every change."""
         self._refresh()
-        return self._seen
+        return self._version
 
     async def log_out(self, subject: Subject) -> None:
-        """Revoke the token of a subject, and nothing else of it, at every gateway.
+        """Revoke this token of a subject at every gateway; its other tokens stay valid.
 
         Raises:
-            Problem: bus-unavailable, not-ready; it may not be revoked.
+            Refused: bus-unavailable, not-ready; it may not be revoked.
         """
         record = {
             "id": subject.token,
@@ -77,10 +77,10 @@ class Revocations:
         await self._publish(msgspec.json.encode(record))
 
     async def remove_expired(self, now_ms: int) -> None:
-        """Remove the records whose time is over: their tokens are refused for that by now.
+        """Remove the records of expired tokens, which are refused without a record.
 
         Raises:
-            Problem: bus-unavailable, not-ready; it is tried again at the next call.
+            Refused: bus-unavailable, not-ready; it is tried again at the next call.
         """
         self._refresh()
         over = []
@@ -92,7 +92,7 @@ class Revocations:
                 over.append((end, frame))
         if not over:
             return
-        # Noted again until they are seen to be gone: the store may be out, or another gateway lead.
+        # Kept until they are seen to be removed: the store may be out, or another gateway may lead.
         for end, _ in over:
             heapq.heappush(self._ends, end)
         await self._remove([frame for _, frame in over])
@@ -102,12 +102,12 @@ class Revocations:
         try:
             topic = self._engine.topic(REVOKED)
         except TopicUnknown:
-            # It comes when the store has opened. If it is gone, whoever was revoked stays so.
+            # It appears when the store has opened. If it was deleted, its subjects stay revoked.
             return
-        epoch, since = self._seen
-        if (topic.epoch, topic.head) == self._seen or topic.sow is None:
+        epoch, since = self._version
+        if (topic.epoch, topic.head) == self._version or topic.sow is None:
             return
-        self._seen = (topic.epoch, topic.head)
+        self._version = (topic.epoch, topic.head)
         board = topic.sow.board
         # Only what has changed: a gateway may hold as many logouts as it has had users today.
         if epoch == topic.epoch and since >= board.horizon:

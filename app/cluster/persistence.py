@@ -149,7 +149,7 @@ async def wait_until_written(connection: BusConnection, life: str, *, is_whole: 
     `is_whole`: its file was whole before, so nothing depends on a rewrite that may run.
 
     Raises:
-        Problem: bus-unavailable; the data is stored, but would be lost if Redis died now, or Redis
+        Refused: bus-unavailable; the data is stored, but would be lost if Redis died now, or Redis
             has died and whether it is stored is not known.
     """
     backoff = Backoff(POLL_S, POLL_S_MAX)
@@ -221,7 +221,7 @@ class Durability:
             is_unwritten: False if its file is known to have everything.
 
         Raises:
-            Problem: bus-unavailable; the data is stored, but would be lost if Redis died now, or
+            Refused: bus-unavailable; the data is stored, but would be lost if Redis died now, or
                 Redis has died and whether it is stored is not known.
         """
         forgotten = self._forgotten

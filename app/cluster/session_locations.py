@@ -80,7 +80,7 @@ class SessionLocations:
         """Store a serialised session for `kept_ms`; a repeated call has no further effect.
 
         Raises:
-            Problem: bus-unavailable; the session may be stored or not.
+            Refused: bus-unavailable; the session may be stored or not.
         """
         await self._run(_STORE, session, transfer, kept_ms)
 
@@ -90,7 +90,7 @@ class SessionLocations:
         The claimant may claim it again until it calls `confirm`, so a lost reply loses no session.
 
         Raises:
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         owner, transfer = await self._run(_CLAIM, session, LOCATION_MS)
         return SessionLocation(owner.decode(), transfer)
@@ -99,7 +99,7 @@ class SessionLocations:
         """Return a session's location without claiming the session.
 
         Raises:
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         with translate_errors():
             owner, transfer = await self._bus.execute(
@@ -111,7 +111,7 @@ class SessionLocations:
         """Confirm that a session which another gateway opened is here.
 
         Raises:
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         await self._run(_CONFIRM, session, LOCATION_MS)
 
@@ -173,7 +173,7 @@ class DeadPeerCleanup:
         """Remove rows without an owner.
 
         Raises:
-            TopicUnknown, Problem: some rows may remain.
+            TopicUnknown, Refused: some rows may remain.
         """
         entry = self._catalog.served(SESSIONS)
         if entry is None or not self._membership.is_connected_for(DEAD_S):
