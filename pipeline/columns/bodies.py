@@ -18,7 +18,7 @@ from tidegate.keys.merging import Function, Merger
 from tidegate.keys.spec import KeySpec, conflation_key
 from tidegate.pipeline.errors import DefinitionInvalid
 from tidegate.pipeline.intervals import Column, Runs
-from tidegate.pipeline.members.texts import Members
+from tidegate.pipeline.json_fields.field_columns import FieldColumns
 
 # --- registered mergers: imported by name, once in each process
 
@@ -55,12 +55,12 @@ class Bodies(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """The members that `begin` reads as columns."""
+        """The names of the fields that `begin` reads as columns."""
 
-    def begin(self, bodies: pa.Array, members: Members | None = None) -> Any:
+    def begin(self, bodies: pa.Array, fields: FieldColumns | None = None) -> Any:
         """Return bodies of messages (null for removals) in this form.
 
-        `members` is where those of `names` stand in them, if that is known.
+        `fields` are the fields of `names`, if they were found already.
         """
 
     def joined(self, held: Any, new: Any) -> Any:
@@ -91,7 +91,7 @@ class Newest:
     failures = 0
     names = ()
 
-    def begin(self, bodies: pa.Array, members: Members | None = None) -> pa.Array:
+    def begin(self, bodies: pa.Array, fields: FieldColumns | None = None) -> pa.Array:
         """Return the column itself."""
         return bodies
 
@@ -158,7 +158,7 @@ class Merging:
         self._key_of = conflation_key(key_spec)
         self._merger = Merger(name, registered(name), self._failed)
 
-    def begin(self, bodies: pa.Array, members: Members | None = None) -> list[Slot]:
+    def begin(self, bodies: pa.Array, fields: FieldColumns | None = None) -> list[Slot]:
         """Return a slot of one message for each."""
         return [Slot(body) for body in bodies.to_pylist()]
 

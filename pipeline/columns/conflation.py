@@ -21,7 +21,7 @@ from tidegate.pipeline.intervals import (
     one_run_each,
     runs_of,
 )
-from tidegate.pipeline.members.reducing import Folded
+from tidegate.pipeline.json_fields.reducing import Folded
 
 # --- the interval: blocks in, deliveries out, held rows carried between blocks
 #

@@ -23,20 +23,20 @@ from tidegate.keys.filter.fields import BRACKETS_MAX
 from tidegate.keys.filter.tree import And, Compare, Field, In, Is, Literal, Node, Not, Or, walk
 from tidegate.keys.path import FieldPath
 from tidegate.pipeline.intervals import Column
-from tidegate.pipeline.members.objects import QUOTE
-from tidegate.pipeline.members.texts import (
-    Member,
-    Members,
+from tidegate.pipeline.json_fields.field_columns import (
+    FieldColumn,
+    FieldColumns,
     can_find,
-    members_of,
+    find_fields,
     numbers,
     top_level,
 )
+from tidegate.pipeline.json_fields.objects import QUOTE
 
 EMPTY = pa.scalar(b'""')
 EXACT_MAX = 2**53  # beyond it neighbouring integers are one double
 
-Values = dict[FieldPath, Member]
+Values = dict[FieldPath, FieldColumn]
 
 
 class Truth(NamedTuple):
@@ -56,8 +56,8 @@ class InexactError(ValueError):
 class BatchFilter:
     """One filter, for batches of messages.
 
-    `paths` are the fields that columns judge, and `names` those of the members; empty for a filter
-    that is left to the closures.
+    `paths` are the fields that columns judge, and `names` their names. Both are empty for a filter
+    that only the closures can judge.
     """
 
     def __init__(self, wanted: Filter, topic: str) -> None:
@@ -73,32 +73,32 @@ class BatchFilter:
         self,
         bodies: pa.Array,
         record_keys: Callable[[], Sequence[str]],
-        members: Members | None = None,
+        fields: FieldColumns | None = None,
     ) -> Column:
         """Return which of these messages (binary, checked JSON, no nulls) match.
 
         Args:
             bodies: the messages.
             record_keys: returns the key of each; it is called where columns do not judge.
-            members: the places of the members in `names`, if they are known.
+            fields: the fields of `names`, if they were found already.
         """
-        found = self._judged(bodies, members)
+        found = self._judged(bodies, fields)
         if found is not None:
             return found
         pairs = zip(bodies.to_pylist(), record_keys(), strict=True)
         return np.array([self._matches(body, record) for body, record in pairs], np.bool_)
 
-    def _judged(self, bodies: pa.Array, members: Members | None) -> Column | None:
+    def _judged(self, bodies: pa.Array, fields: FieldColumns | None) -> Column | None:
         """Return which messages match; None where only closures know."""
         if self._condition is None or not self.paths:
             return None
         # The closures look into no larger message before they have counted its brackets.
         if (pc.max(pc.binary_length(bodies)).as_py() or 0) > BRACKETS_MAX:
             return None
-        members = members or members_of(bodies, self.names)
-        if members is None:
+        fields = fields or find_fields(bodies, self.names)
+        if fields is None:
             return None
-        values = [members[name] for name in self.names]
+        values = [fields[name] for name in self.names]
         try:
             return self._condition(dict(zip(self.paths, values, strict=True))).true
         except InexactError:
@@ -114,7 +114,7 @@ def _condition(node: Node) -> Condition | None:
             constants = [item.value for item in items if isinstance(item, Literal)]
             if len(constants) < len(items) or not all(map(_is_judged, constants)):
                 return None
-            return lambda values: _member(values[path], constants)
+            return lambda values: _is_in(values[path], constants)
         case Is(Field(path), "NULL"):
             return lambda values: _null(values[path])
         case Not(operand):
@@ -151,7 +151,7 @@ def _is_judged(constant: object) -> bool:
     return type(constant) in (int, float) and abs(constant) <= EXACT_MAX  # type: ignore[arg-type]  # a number, as was just asked
 
 
-def _compared(sign: Callable[[Any, Any], Any], found: Member, constant: Any) -> Truth:
+def _compared(sign: Callable[[Any, Any], Any], found: FieldColumn, constant: Any) -> Truth:
     if isinstance(constant, str):
         words, is_there = _words(found)
         fits = np.asarray(_ARROW[sign](words, pa.scalar(constant.encode(), pa.binary())))
@@ -172,11 +172,11 @@ _ARROW: dict[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
 }
 
 
-def _member(found: Member, constants: list[Any]) -> Truth:
+def _is_in(found: FieldColumn, constants: list[Any]) -> Truth:
     return reduce(_either, (_compared(operator.eq, found, constant) for constant in constants))
 
 
-def _null(found: Member) -> Truth:
+def _null(found: FieldColumn) -> Truth:
     try:
         _, is_there = _words(found)
     except InexactError:
@@ -184,7 +184,7 @@ def _null(found: Member) -> Truth:
     return Truth(~is_there, is_there)
 
 
-def _words(found: Member) -> tuple[pa.Array, Column]:
+def _words(found: FieldColumn) -> tuple[pa.Array, Column]:
     """Return the values as strings without quotes, and which messages have one that is not NULL.
 
     The empty text is NULL too.
@@ -199,7 +199,7 @@ def _words(found: Member) -> tuple[pa.Array, Column]:
     return pc.binary_slice(texts, 1, -1), found.spread(is_text, np.False_)
 
 
-def _numbers(found: Member) -> tuple[Column, Column]:
+def _numbers(found: FieldColumn) -> tuple[Column, Column]:
     """Return the values as doubles, and which messages have one that is not NULL."""
     found = found.without_nulls
     values = numbers(found)

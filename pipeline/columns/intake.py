@@ -30,7 +30,7 @@ from tidegate.pipeline.columns.rows import ARROW_ROWS, Block, KeyShards, Message
 from tidegate.pipeline.columns.saving import part_of_shard, restored, saved
 from tidegate.pipeline.columns.shard import SPLIT, Shard, refused
 from tidegate.pipeline.intervals import MILLISECOND_NS, Column
-from tidegate.pipeline.members.texts import Members, members_of
+from tidegate.pipeline.json_fields.field_columns import FieldColumns, find_fields
 
 OFFSET_BYTES = 4  # of a binary array
 KEYS_MAX = 100_000  # of a task that is still reading; then it forgets them
@@ -39,7 +39,7 @@ REFUSED = -1
 
 
 class Intake:
-    """Reads the messages of one task; `names` are members that are read of them afterwards."""
+    """Reads the messages of one task; `names` are fields that are read of them afterwards."""
 
     def __init__(self, conflation: Conflation, names: Sequence[str] = ()) -> None:
         self._conflation = conflation
@@ -127,7 +127,7 @@ class Intake:
         gone = np.full(len(bodies), PUT)
         if bodies.null_count:
             gone = np.where(np.asarray(bodies.is_null()), _causes(piece.column("removed")), PUT)
-        members = members_of(bodies, self._names) if self._names else None
+        fields = find_fields(bodies, self._names) if self._names else None
         if self._filter is not None:
             there = np.flatnonzero(gone == PUT)
             texts = self.texts
@@ -135,12 +135,12 @@ class Intake:
             matching = self._filter.matching(
                 bodies if has_all else bodies.drop_null(),
                 lambda: [texts[code] for code in codes[there].tolist()],
-                members if has_all else None,
+                fields if has_all else None,
             )
             # Not dropped: a record that stops to match is removed where removals are sent.
             gone[there[~matching]] = UNMATCHED
             bodies = _without(bodies, gone != PUT)
-        return _messages(part, piece, codes, times_ns, gone, on_one_line(bodies), members=members)
+        return _messages(part, piece, codes, times_ns, gone, on_one_line(bodies), fields=fields)
 
     def _keys_and_times(self, piece: pa.RecordBatch) -> tuple[Column, Column]:
         """Return keys and times: from the columns where they are complete, else from the bodies."""
@@ -202,7 +202,7 @@ def _messages(
     gone: Column,
     bodies: pa.Array,
     reasons: tuple[str, ...] = (),
-    members: Members | None = None,
+    fields: FieldColumns | None = None,
 ) -> Messages:
     positions = np.asarray(piece.column("position"))
     # The clock so far, which shards need: they see a part of the messages only.
@@ -210,7 +210,7 @@ def _messages(
     published_ms = np.asarray(pc.fill_null(piece.column("time_ms"), NEVER_MS))
     return Messages(
         part, int(positions[0]), int(greatest_ns[-1]), codes, times_ns, greatest_ns, positions,
-        positions, np.ones(len(codes), np.int64), published_ms, gone, bodies, reasons, members,
+        positions, np.ones(len(codes), np.int64), published_ms, gone, bodies, reasons, fields,
     )  # fmt: skip
 
 

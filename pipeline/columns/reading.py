@@ -28,7 +28,7 @@ from tidegate.keys.spec import (
 from tidegate.pipeline.columns.decoding import LINES_AT_ONCE, Fields, LineDecoder
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.intervals import Column
-from tidegate.pipeline.members.texts import top_level
+from tidegate.pipeline.json_fields.field_columns import top_level
 
 
 class Read(NamedTuple):

@@ -35,7 +35,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.pipeline.intervals import Column, by_code
-from tidegate.pipeline.members.texts import Members
+from tidegate.pipeline.json_fields.field_columns import FieldColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -252,7 +252,7 @@ class Messages:
         gone: PUT, or why it is gone: DELETED, UNMATCHED or EXPIRED.
         bodies: null where it is not put.
         reasons: why each was set aside; empty for messages that can be taken.
-        members: the places of some members in the bodies, if they are known.
+        fields: some fields of the bodies, if they were found already.
     """
 
     part: str
@@ -268,7 +268,7 @@ class Messages:
     gone: Column
     bodies: pa.Array
     reasons: tuple[str, ...] = ()
-    members: Members | None = None
+    fields: FieldColumns | None = None
 
     def combined(self, is_put: Column) -> Messages:
         """Return one row for neighbours of a key with the same times; the newest body is theirs.
@@ -299,7 +299,7 @@ class Messages:
             published_ms=self.published_ms[first],
             gone=self.gone[last],
             bodies=self.bodies.take(pa.array(last)),
-            members=None,
+            fields=None,
         )
 
     def block(self, stream: int, chosen: Column, keys: Sequence[str], codes: Column) -> Block:

@@ -228,7 +228,7 @@ class Shard:
             lasts=found.positions,
             gone=found.gone,
             absent=np.zeros(count, np.bool_),
-            values=self.conflator.bodies.begin(found.bodies, found.members),
+            values=self.conflator.bodies.begin(found.bodies, found.fields),
         )
 
     def _deliveries(

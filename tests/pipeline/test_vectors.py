@@ -22,8 +22,8 @@ from tidegate.pipeline.definitions.toml import TomlTable, read_paths
 from tidegate.pipeline.errors import DefinitionInvalid, StreamFailed
 from tidegate.pipeline.format.envelope import envelope_batch
 from tidegate.pipeline.format.writer import lines_of
-from tidegate.pipeline.members.reducing import Folded
-from tidegate.pipeline.members.texts import top_level
+from tidegate.pipeline.json_fields.field_columns import top_level
+from tidegate.pipeline.json_fields.reducing import Folded
 from tidegate.pipeline.sources.broker_key import removed_key
 from tidegate.pipeline.views.joins import Join, Side
 

@@ -16,7 +16,7 @@ from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.bodies import Bodies, Merging, Newest, Slot, registered
 from tidegate.pipeline.errors import DefinitionInvalid
 from tidegate.pipeline.intervals import Interval, Pace, one_run_each
-from tidegate.pipeline.members.reducing import Folded
+from tidegate.pipeline.json_fields.reducing import Folded
 
 TEXTS = [b'{"v":1}', None, b'{"v":2}', b'{"v":4}']
 

@@ -27,7 +27,7 @@ from tidegate.pipeline.columns.recorded import conflate_in_place
 from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
 from tidegate.pipeline.errors import DefinitionInvalid
 from tidegate.pipeline.intervals import MILLISECOND_NS, Interval, Pace
-from tidegate.pipeline.members.reducing import Folded
+from tidegate.pipeline.json_fields.reducing import Folded
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,15 @@ from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.keys.reducers import Reduce, Reducer
 from tidegate.pipeline.intervals import Interval, Pace, one_run_each
-from tidegate.pipeline.members.reducing import Combined, Folded
-from tidegate.pipeline.members.states import ChosenTexts, States, Totals, states_of, states_of_saved
-from tidegate.pipeline.members.texts import Member, members_of
+from tidegate.pipeline.json_fields.field_columns import FieldColumn, find_fields
+from tidegate.pipeline.json_fields.reducing import Combined, Folded
+from tidegate.pipeline.json_fields.states import (
+    ChosenTexts,
+    States,
+    Totals,
+    states_of,
+    states_of_saved,
+)
 
 REDUCERS = [
     "[/v:sum,/v:max@hi,/v:first@open,/v:count@n]",
@@ -129,7 +135,7 @@ def expected(rules: str, bodies: Sequence[str | None], keys: int) -> list[object
 @example(['{"v":999999999999999}', '{"v":0.000001}'], [1], 1)  # beyond 64 bits of one scale
 @example(['{"v":0.1}', '{"v":0.1000000000000000055}'], [], 1)  # one double, two numbers
 @example(['{"v":1}', None, '{"w":2}'], [1], 2)
-@example(['{"v":null,"w":null}', '{"k":{},"v":null}'], [], 2)  # results remove all members
+@example(['{"v":null,"w":null}', '{"k":{},"v":null}'], [], 2)  # results remove all fields
 def test_columns_reduce_as_one_by_one(
     rules: str, bodies: list[str | None], cuts: list[int], keys: int
 ) -> None:
@@ -152,8 +158,8 @@ def test_messages_join_a_table_that_held_nothing(rules: str) -> None:
     assert of_rules.shown(found).to_pylist() == expected(rules, [body], 1)
 
 
-def texts(*values: bytes | None) -> Member:
-    return Member.of_array(pa.array(values, pa.binary()))
+def texts(*values: bytes | None) -> FieldColumn:
+    return FieldColumn.of_array(pa.array(values, pa.binary()))
 
 
 @pytest.mark.parametrize(
@@ -206,5 +212,5 @@ def test_members_that_are_known_are_no_promise_of_all(rules: str, known: list[st
     """A filter reads others than reducers do."""
     bodies = pa.array([b'{"u":1,"v":2,"w":3,"o":{"v":4}}', None], pa.binary())
     of_rules = Folded(Reduce.parse(rules))
-    found = of_rules.begin(bodies, members_of(bodies, known))
+    found = of_rules.begin(bodies, find_fields(bodies, known))
     assert of_rules.shown(found).to_pylist() == of_rules.shown(of_rules.begin(bodies)).to_pylist()

@@ -11,22 +11,22 @@ from tidegate.keys.jsontext import NULL, items
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import read_fields
 from tidegate.pipeline.intervals import Column, Runs
-from tidegate.pipeline.members.states import (
+from tidegate.pipeline.json_fields.field_columns import (
+    MISSING,
+    FieldColumn,
+    FieldColumns,
+    can_find,
+    find_fields,
+    top_level,
+)
+from tidegate.pipeline.json_fields.states import (
     StateColumn,
     States,
     last_where,
     states_of,
     states_of_saved,
 )
-from tidegate.pipeline.members.texts import (
-    MISSING,
-    Member,
-    Members,
-    can_find,
-    members_of,
-    top_level,
-)
-from tidegate.pipeline.members.writing import Writer
+from tidegate.pipeline.json_fields.writing import Writer
 
 
 class Combined(NamedTuple):
@@ -67,7 +67,7 @@ class Combined(NamedTuple):
 class Folded:
     """Bodies combined by reducers, in order of publication; a removal adds nothing.
 
-    `names` are the members that it reads as columns; empty if it reads message by message.
+    `names` are the fields that it reads as columns; empty if it reads message by message.
     """
 
     failures = 0
@@ -81,27 +81,27 @@ class Folded:
         self._read = read_fields(self._paths)
         self._writer = Writer(reduce)
 
-    def begin(self, bodies: pa.Array, members: Members | None = None) -> Combined:
-        """Return a combination of one message for each; `members`: where some members stand."""
+    def begin(self, bodies: pa.Array, fields: FieldColumns | None = None) -> Combined:
+        """Return the state after each message alone; `fields` are fields found already, if any."""
         if not self.names:
-            members = None
-        elif members is None or not members.keys() >= {*self.names}:
-            members = members_of(bodies, self.names)
-        if members is None:
-            fields = self._one_by_one(bodies)
+            fields = None
+        elif fields is None or not fields.keys() >= {*self.names}:
+            fields = find_fields(bodies, self.names)
+        if fields is None:
+            chosen = self._one_by_one(bodies)
         else:
-            fields = [members[name] for name in self.names]
+            chosen = [fields[name] for name in self.names]
             if bodies.null_count:
                 is_put = np.asarray(bodies.is_valid())
-                fields = [field.only(is_put) for field in fields]
+                chosen = [field.only(is_put) for field in chosen]
         pairs = zip(self._reducers, self._places, strict=True)
-        return Combined.of(bodies, [states_of(reducer, fields[place]) for reducer, place in pairs])
+        return Combined.of(bodies, [states_of(reducer, chosen[place]) for reducer, place in pairs])
 
-    def _one_by_one(self, bodies: pa.Array) -> list[Member]:
+    def _one_by_one(self, bodies: pa.Array) -> list[FieldColumn]:
         none = [None] * len(self._paths)
         rows = [none if body is None else self._read(body) for body in bodies.to_pylist()]
         columns = zip(*rows, strict=True) if rows else [()] * len(self._paths)
-        return [Member.of_array(pa.array(column, pa.binary())) for column in columns]
+        return [FieldColumn.of_array(pa.array(column, pa.binary())) for column in columns]
 
     def joined(self, held: Combined, new: Combined) -> Combined:
         """Return both, one after the other."""

@@ -20,7 +20,13 @@ import pyarrow as pa
 from tidegate.keys.jsontext import NULL, is_number, items, spelled
 from tidegate.keys.reducers import MONOIDS, Reducer, join
 from tidegate.pipeline.intervals import Column, Runs
-from tidegate.pipeline.members.texts import GREATEST, MISSING, Member, Texts, exact_numbers
+from tidegate.pipeline.json_fields.field_columns import (
+    GREATEST,
+    MISSING,
+    FieldColumn,
+    Texts,
+    exact_numbers,
+)
 
 SCALES = (0, 1, 2, 3, 4, 6, 9)  # decimal places of sums
 SUM_MAX = 2**62
@@ -223,7 +229,7 @@ def _first_where(is_it: Column, runs: Runs) -> Column:
 # --- states of texts: of messages, and of what a table kept
 
 
-def states_of(reducer: Reducer, found: Member) -> StateColumn:
+def states_of(reducer: Reducer, found: FieldColumn) -> StateColumn:
     """Return the states of messages, of which this is one field."""
     if reducer is Reducer.LAST:
         return ChosenTexts(reducer, found.texts, _NONE)
@@ -243,7 +249,7 @@ def states_of(reducer: Reducer, found: Member) -> StateColumn:
     return states
 
 
-def _of_numbers(reducer: Reducer, found: Member) -> StateColumn | None:
+def _of_numbers(reducer: Reducer, found: FieldColumn) -> StateColumn | None:
     numbers = exact_numbers(found)
     if numbers is None:
         return None
@@ -274,16 +280,16 @@ def _scaled(numbers: Column) -> tuple[Column, int] | None:
 def states_of_saved(reducer: Reducer, saved: Sequence[bytes | None]) -> StateColumn:
     """Return the states of which these texts were saved, as columns if those hold them."""
     if reducer is Reducer.FIRST:
-        return ChosenTexts(reducer, Member.of_array(pa.array(saved, pa.binary())).texts, _NONE)
+        return ChosenTexts(reducer, FieldColumn.of_array(pa.array(saved, pa.binary())).texts, _NONE)
     if reducer is Reducer.LAST:
         texts = [None if text is None else text[1:-1] or None for text in saved]
-        return ChosenTexts(reducer, Member.of_array(pa.array(texts, pa.binary())).texts, _NONE)
+        return ChosenTexts(reducer, FieldColumn.of_array(pa.array(texts, pa.binary())).texts, _NONE)
     found: StateColumn | None = None
     if reducer in (Reducer.MIN, Reducer.MAX):
         pairs = [(None, NULL) if text is None else map(bytes, items(text) or ()) for text in saved]
         numbers, words = zip(*pairs, strict=True) if pairs else ((), ())
         if all(number is None or is_number(number) for number in numbers) and {*words} <= {NULL}:
-            found = _of_numbers(reducer, Member.of_array(pa.array(numbers, pa.binary())))
+            found = _of_numbers(reducer, FieldColumn.of_array(pa.array(numbers, pa.binary())))
     elif reducer in (Reducer.SUM, Reducer.AVG, Reducer.COUNT):
         found = _totals_of_saved(reducer, saved)
     return States.of_saved(reducer, saved) if found is None else found

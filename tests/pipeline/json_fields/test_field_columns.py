@@ -1,4 +1,4 @@
-"""Members are found as a decoder finds them, or are left to it."""
+"""Fields are found as a JSON decoder finds them, or are left to the decoder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.profiles import examples
-from tidegate.pipeline.members.texts import OBJECTS_AT_ONCE, Texts, can_find, members_of
+from tidegate.pipeline.json_fields.field_columns import (
+    OBJECTS_AT_ONCE,
+    Texts,
+    can_find,
+    find_fields,
+)
 
 NAMES = ["a", "bid", "bidSize", "a name of many letters", "é"]
 values = st.sampled_from(
@@ -23,21 +28,21 @@ spaces = st.sampled_from(["", "", " ", "  ", "\t"])
 
 
 def texts_of(bodies: pa.Array, names: Sequence[str]) -> list[Texts] | None:
-    """The texts of some members of objects, as `members_of` finds them."""
-    found = members_of(bodies, names)
+    """Return the texts of some fields of objects, as `find_fields` finds them."""
+    found = find_fields(bodies, names)
     return None if found is None else [found[name].texts for name in names]
 
 
 @st.composite
 def objects(draw: st.DrawFn) -> bytes:
-    """An object of some members, tight or with white space here and there."""
+    """Return an object of some fields, with or without white space between tokens."""
     space = spaces if draw(st.booleans()) else st.just("")
-    members = [
+    fields = [
         f"{draw(space)}{msgspec.json.encode(draw(names)).decode()}{draw(space)}:"
         f"{draw(space)}{draw(values)}{draw(space)}"
         for _ in range(draw(st.integers(1, 5)))
     ]
-    return ("{" + ",".join(members) + "}").encode()
+    return ("{" + ",".join(fields) + "}").encode()
 
 
 def decoded(body: bytes | None, name: str) -> bytes | None:

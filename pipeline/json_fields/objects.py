@@ -1,9 +1,8 @@
-"""Where members of many objects stand in one text.
+"""Finds the places of fields in the text of many objects.
 
-The objects are checked JSON, which is why few bytes say where a member begins: outside strings a
-comma is followed by nothing but the next name. Where that is not enough (a name that is spelled
-with an escape, white space in odd places) there is no answer, and the caller reads message by
-message.
+The objects are valid JSON, so a few bytes show where a field begins: outside strings, a comma is
+always followed by the next name. Names with escapes and white space in unusual places are not
+handled: the result is None, and the caller reads message by message.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ COLUMNS_MAX = 32  # of names that are compared with each other
 
 
 def word_of(byte: int) -> np.uint64:
-    """Return a word of the same bytes."""
+    """Return a word with this byte repeated."""
     return np.uint64(int.from_bytes(bytes([byte]) * WORD_BYTES))
 
 
@@ -58,7 +57,7 @@ def words_of(text: Column) -> Column:
 
 
 class Spans(NamedTuple):
-    """Where one member stands: in which objects, and its text from `starts` to `ends`."""
+    """The places of one field: the indices of the objects, and the bounds of its texts."""
 
     homes: Column
     starts: Column
@@ -66,7 +65,7 @@ class Spans(NamedTuple):
 
 
 class Objects:
-    """Some objects in a text, one after the other; where each starts, and its closing brace."""
+    """Consecutive objects in a text, with the places of their opening and closing braces."""
 
     def __init__(self, text: Column, edges: Column) -> None:
         self.text = text
@@ -81,7 +80,7 @@ class Objects:
 
     @property
     def are_objects(self) -> bool:
-        """Whether each begins and ends as an object does."""
+        """Whether each text begins and ends with a brace."""
         braces = (self.text[self.starts] == OPEN) & (self.text[self.closes] == CLOSE)
         return bool((braces & (self.closes > self.starts)).all())
 
@@ -92,12 +91,12 @@ class Objects:
 
     @property
     def are_flat(self) -> bool:
-        """Whether all are objects without arrays, objects, and escapes inside."""
+        """Whether all are objects that contain no array, object or escape."""
         brackets = np.count_nonzero((self.own | _BRACKET) == (OPEN | _BRACKET))
         return self.are_objects and brackets == len(self.starts) and not self.has_escapes
 
     def all_commas(self) -> Column:
-        """Return where commas stand; in objects that are flat, between members or in strings."""
+        """Return the places of all commas: in flat objects, between fields or in strings."""
         return np.flatnonzero(self.own == COMMA) + self.begin
 
     def may_have(self, names: Sequence[bytes]) -> bool:
@@ -119,7 +118,7 @@ class Objects:
         return is_twice or any((one == name).any() for one in found for name in wanted)
 
     def spans(self, names: Sequence[str]) -> list[Spans] | None:
-        """Return where members stand in the text, as `members_of` does."""
+        """Return the places of fields in the text, as `find_fields` does."""
         if self.are_flat:
             # Every comma: one inside a string is found out where it makes a difference.
             found = self.named(self.columns(self.all_commas()), names)
@@ -129,7 +128,7 @@ class Objects:
         return None if outer is None else self.named(self.columns(outer), names)
 
     def outer_commas(self) -> Column | None:
-        """Return where commas between members stand, by quotes and depth.
+        """Return where commas between fields stand, by quotes and depth.
 
         None if a name may be spelled with an escape.
         """
@@ -154,16 +153,16 @@ class Objects:
         return outer
 
     def edges(self, commas: Column) -> Column:
-        """Return where objects start and close, and these commas between their members."""
+        """Return the places of braces and of these commas, in order."""
         is_edge = np.zeros(len(self.own), np.bool_)
         for found in (self.starts, commas, self.closes):
             is_edge[found - self.begin] = True
         return np.flatnonzero(is_edge) + self.begin
 
     def columns(self, commas: Column) -> list[Spans]:
-        """Return members, of which these commas are between: the text of each, its name included.
+        """Return the fields that these commas separate, names included.
 
-        Where all objects have as many members, all first ones, then all second ones, and so on.
+        If objects have equally many fields: the first field of each, then the second, and so on.
         """
         count = len(self.starts)
         each, rest = divmod(len(commas), max(1, count))
@@ -179,7 +178,7 @@ class Objects:
         return [Spans(np.cumsum(is_close)[begins], edges[begins] + 1, edges[begins + 1])]
 
     def named(self, columns: Sequence[Spans], names: Sequence[str]) -> list[Spans] | None:
-        """Return where members of some names stand among these; None for odd spellings."""
+        """Return the fields of these names among `columns`; None for an unusual spelling."""
         text, words = self.text, words_of(self.text)
         quoted = [*map(msgspec.json.encode, names)]
         found: list[list[Spans]] = [[] for _ in names]
@@ -189,15 +188,15 @@ class Objects:
             begun = words[at]
             if not (begun.astype(np.uint8) == QUOTE).all():
                 return None
-            # Mostly all have one name, or its first letters.
+            # Usually all have the same name, or at least the same first letters.
             are_alike = bool((begun == begun[:1]).all())
-            left = len(homes)  # each has one name
+            left = len(homes)  # one name for each
             for name, spans in zip(quoted, found, strict=True):
                 if are_alike and not _begin_with(begun[:1], name[:WORD_BYTES]).all():
                     continue
                 hits = np.flatnonzero(_begin_with(begun, name[:WORD_BYTES]))
                 for start in range(WORD_BYTES, len(name), WORD_BYTES):
-                    # Names longer than the padding may lead behind the text, where none goes on.
+                    # A name longer than the padding could be read beyond the end of the text.
                     places = np.minimum(at[hits] + start, len(words) - 1)
                     hits = hits[_begin_with(words[places], name[start : start + WORD_BYTES])]
                 if not len(hits):
@@ -220,13 +219,13 @@ class Objects:
         return Spans(span.homes, starts, span.ends - (self.text[span.ends - 1] == SPACE))
 
     def _are_whole(self, span: Spans) -> bool:
-        """Return whether each value has all of its text, and no white space around it."""
+        """Return whether each value is complete and has no white space around it."""
         first = self.text[span.starts]
         is_string = first == QUOTE
         if not self.has_space and not is_string.any():
             return True
         last = self.text[span.ends - 1]
-        # A string that a comma has cut does not end with its quote.
+        # A string that was cut at a comma inside it does not end with a quote.
         is_long = span.ends - span.starts > 1
         if not (~is_string | ((last == QUOTE) & is_long)).all():
             return False
@@ -234,7 +233,7 @@ class Objects:
 
 
 def _last_of_each(pieces: Sequence[Spans]) -> Spans:
-    """Return the last member of each object, where later pieces have later members."""
+    """Return the last field of each object, where later pieces have later fields."""
     if len(pieces) == 1 and not (pieces[0].homes[1:] == pieces[0].homes[:-1]).any():
         return pieces[0]
     none = Spans(*[np.zeros(0, np.int64)] * 3)

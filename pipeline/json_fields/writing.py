@@ -1,7 +1,7 @@
 """Messages with results of reducers in them, written many at once.
 
-Few shapes come again and again: the names of an object's members, in order. All objects of one
-shape are written together, a column of values after the other.
+A *shape* is the names of an object's fields, in order. Most batches have few shapes. All objects of
+one shape are written together, column by column.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from tidegate.keys.reducers import Reduce
 from tidegate.pipeline.intervals import Column
-from tidegate.pipeline.members.objects import BACKSLASH, CLOSE, QUOTE, SPACE, Objects, padded
-from tidegate.pipeline.members.texts import OBJECTS_AT_ONCE, can_find, slices
+from tidegate.pipeline.json_fields.field_columns import OBJECTS_AT_ONCE, can_find, slices
+from tidegate.pipeline.json_fields.objects import BACKSLASH, CLOSE, QUOTE, SPACE, Objects, padded
 
-SHAPES_MAX = 64  # of so many objects; with more, each has few, and one by one costs no more
+SHAPES_MAX = 64  # the objects of further shapes are written one by one: they are few
 NUMBER_MAX = 2**62
 NOTHING = pa.scalar(b"")
 
@@ -30,7 +30,7 @@ class Writer:
     def __init__(self, reduce: Reduce) -> None:
         self._reduce = reduce
         targets = [column.target for column in reduce.columns]
-        # A result inside a member is written one by one.
+        # A result inside a field is written one by one.
         self._is_flat = all(len(target) == 1 and can_find(target[0]) for target in targets)
         self._targets = [msgspec.json.encode(target[0]) for target in targets]
 
@@ -75,7 +75,7 @@ class Writer:
         return pa.concat_arrays(pieces).take(pa.array(np.argsort(_joined(order))))
 
     def _longer(self, bodies: pa.Array, *results: pa.Array) -> pa.Array:
-        """Return objects without white space, nor members of these names, with the results."""
+        """Append the results to objects that have no white space and no field of these names."""
         return _object([pc.binary_slice(bodies, 0, -1)], zip(self._targets, results, strict=True))
 
     def _one_by_one(self, bodies: pa.Array, *results: pa.Array) -> pa.Array:
@@ -85,21 +85,21 @@ class Writer:
     def _of_shape(
         self, names: Sequence[bytes], values: Sequence[pa.Array], results: Sequence[pa.Array]
     ) -> pa.Array:
-        """Return objects of these members; a result replaces, follows, or removes a member."""
-        members = dict(zip(names, values, strict=True)) | dict(
+        """Return objects of these fields and results; a result replaces a field of its name."""
+        fields = dict(zip(names, values, strict=True)) | dict(
             zip(self._targets, results, strict=True)
         )
-        found = _object([pa.scalar(b"{")], members.items())
-        # A comma precedes the first member, unless results have removed all members.
+        found = _object([pa.scalar(b"{")], fields.items())
+        # Each field begins with a comma, unless all results are null and no field remains.
         return pc.replace_substring(found, b"{,", b"{", max_replacements=1)
 
 
 def _object(
-    begins: list[pa.Array | pa.Scalar], members: Iterable[tuple[bytes, pa.Array]]
+    begins: list[pa.Array | pa.Scalar], fields: Iterable[tuple[bytes, pa.Array]]
 ) -> pa.Array:
-    """Return objects with these members behind what there is; none where a value is null."""
+    """Append fields to the begun objects and close them; a null value leaves its field out."""
     parts = [*begins]
-    for name, value in members:
+    for name, value in fields:
         start = pa.scalar(b",%s:" % name)
         # Null where its value is.
         alone = [pc.binary_join_element_wise(start, value, NOTHING)]
@@ -114,18 +114,18 @@ def _joined(rows: list[Column]) -> Column:
 
 
 class _Shapes:
-    """Objects by their shape; `rest` are those that are written one by one.
+    """Objects grouped by shape; the objects `rest` are written one by one.
 
-    These have white space, a character that is spelled with an escape, or a name twice.
+    Those contain white space, an escape, or a name twice.
     """
 
     def __init__(self, objects: Objects, edges: Column, plain: Column) -> None:
         text = objects.text
         self._plain = plain
-        is_member = text[edges] != CLOSE
-        places = np.flatnonzero(is_member)
-        homes = np.cumsum(~is_member)[places]
-        # Of an odd object nothing is cut.
+        is_field = text[edges] != CLOSE
+        places = np.flatnonzero(is_field)
+        homes = np.cumsum(~is_field)[places]
+        # Only plain objects are divided into fields.
         kept = plain[homes]
         places, homes = places[kept], homes[kept]
         at, ends = edges[places] + 1, edges[places + 1]
@@ -141,13 +141,13 @@ class _Shapes:
 
     @classmethod
     def of(cls, objects: Objects) -> _Shapes | None:
-        """Return the shapes of objects; None where they are not to be had."""
+        """Return the shapes of objects; None if the objects cannot be divided into fields."""
         starts = objects.starts
         if not objects.are_objects:
             return None
         is_odd = (objects.own <= SPACE) | (objects.own == BACKSLASH)
         odd = np.logical_or.reduceat(is_odd, starts) if len(starts) else is_odd[:0]
-        # Of an empty object there is no member to find.
+        # An empty object has no field to find.
         plain = ~odd & (objects.closes - starts > 1)
         commas = objects.outer_commas()
         return None if commas is None else cls(objects, objects.edges(commas), plain)

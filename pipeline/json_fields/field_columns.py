@@ -1,6 +1,6 @@
-"""Members of many objects at once, as slices of the objects' own text.
+"""Top-level fields of many JSON objects at once, as slices of the objects' own text.
 
-A number keeps its spelling, so what is computed from it is as exact as from a single message.
+A number keeps its spelling, so results are as exact as those of one message at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tidegate.keys.path import FieldPath
 from tidegate.pipeline.intervals import Column
-from tidegate.pipeline.members.objects import (
+from tidegate.pipeline.json_fields.objects import (
     FIRST_BYTES,
     HIGHEST,
     LOWEST,
@@ -28,13 +28,13 @@ from tidegate.pipeline.members.objects import (
     words_of,
 )
 
-# Places of so few objects stay in a core's cache.
+# The places of this many objects fit into a core's cache.
 OBJECTS_AT_ONCE = 24_000
 MISSING = -1
 PACKED_MAX = 4 * WORD_BYTES  # texts are packed if none is longer
 NULL_BEGINS = ord("n")  # no other JSON value begins with it
-LENGTH_MAX = 15  # of a number's text: a double keeps as many digits, and tells any two apart
-LEAST, GREATEST = 1e-13, 1e15  # what so few characters spell without an exponent
+LENGTH_MAX = 15  # of a number's text: doubles are distinct for that many digits
+LEAST, GREATEST = 1e-13, 1e15  # the range of such texts without an exponent
 
 
 def top_level(path: FieldPath) -> str | None:
@@ -44,41 +44,41 @@ def top_level(path: FieldPath) -> str | None:
 
 
 def can_find(name: str) -> bool:
-    """Return whether members of this name are found: its JSON spelling needs no escape."""
+    """Return whether fields of this name are found: its JSON spelling needs no escape."""
     return name != "" and "/" not in name and msgspec.json.encode(name) == b'"%s"' % name.encode()
 
 
 class Texts(NamedTuple):
-    """A JSON text for each of many rows, or none; of a row without one `values` has any value.
+    """A JSON text for each of many rows; where `is_there` is false, `values` is undefined.
 
-    `values` are bytes of one length, filled up with NUL, which no JSON text has; or Python's.
+    `values` are bytes of one length, padded with NUL, which JSON never has; or `bytes` objects.
     """
 
     values: Column
     is_there: Column
 
     def joined(self, later: Texts) -> Texts:
-        """Return both, one after the other."""
+        """Return the texts of both, concatenated."""
         return Texts(*map(np.concatenate, zip(self, later, strict=True)))
 
     def take(self, rows: Column) -> Texts:
-        """Return those of some rows; none for `MISSING`."""
-        # Also where there is no row at all, and each of those asked for is missing.
+        """Return the texts of some rows; a row `MISSING` has no text."""
+        # Without any rows, indexing would fail: each row asked for is `MISSING`.
         if not len(self.values):
             return Texts(np.zeros(len(rows), self.values.dtype), np.zeros(len(rows), np.bool_))
         return Texts(self.values[rows], self.is_there[rows] & (rows != MISSING))
 
     def array(self) -> pa.Array:
-        """Return them as an array with nulls for what is missing."""
+        """Return the texts as an array; null where there is none."""
         return pa.array(self.values, pa.binary(), mask=~self.is_there)
 
 
 @dataclass(frozen=True)
-class Member:
-    """One member of `count` objects: which have it, and where it stands in the text of all.
+class FieldColumn:
+    """One field of `count` objects: which objects have it, and its places in their common text.
 
-    Only the texts that are asked for are ever copied. The text is longer than the objects, by
-    `PADDING`. A null is a text as any other.
+    Texts are copied only on request. `text` is longer than the objects by `PADDING` bytes. The JSON
+    value null is a text like any other.
     """
 
     text: Column
@@ -88,28 +88,28 @@ class Member:
     ends: Column
 
     @classmethod
-    def of_array(cls, texts: pa.Array) -> Member:
-        """Return the member whose texts these are; null where it is missing."""
+    def of_array(cls, texts: pa.Array) -> FieldColumn:
+        """Return a field with these texts; null where an object lacks it."""
         text, edges = padded(texts)
         homes = np.flatnonzero(np.asarray(texts.is_valid()))
         return cls(text, len(texts), homes, edges[:-1][homes], edges[1:][homes])
 
-    def among(self, rows: Column, count: int) -> Member:
-        """Return the same where the objects are some rows of more."""
+    def among(self, rows: Column, count: int) -> FieldColumn:
+        """Return the field of a larger batch of `count` rows, in which `rows` are these objects."""
         return replace(self, count=count, homes=rows[self.homes])
 
-    def only(self, is_kept: Column) -> Member:
-        """Return the member as one that the other objects do not have."""
+    def only(self, is_kept: Column) -> FieldColumn:
+        """Return the field with the other objects lacking it."""
         return self._at(is_kept[self.homes])
 
     @cached_property
-    def without_nulls(self) -> Member:
-        """The member as one that is missing where it is null."""
+    def without_nulls(self) -> FieldColumn:
+        """The field with null counted as missing."""
         return self._at(self.text[self.starts] != NULL_BEGINS)
 
     @cached_property
     def is_there(self) -> Column:
-        """Which objects have it."""
+        """Which objects have the field."""
         return self.spread(np.ones(len(self.homes), np.bool_), np.False_)
 
     @cached_property
@@ -131,41 +131,41 @@ class Member:
         for place in range(width):
             begun = place * WORD_BYTES
             kept = np.clip(lengths - begun, 0, WORD_BYTES)
-            # Of a text that has ended before, none of its bytes is kept.
+            # Nothing is kept of a text that ended in an earlier word.
             at = np.minimum(self.starts + begun, len(words) - 1)
             packed[:, place] = words[at] & FIRST_BYTES[kept]
         values = packed.view(f"S{width * WORD_BYTES}")[:, 0]
         return Texts(self.spread(values, np.bytes_()), self.is_there)
 
     def spread(self, found: Column, missing: object) -> Column:
-        """Return what was found of each text for each object."""
+        """Return one value for each object: `found` has one for each text, others get `missing`."""
         if len(self.homes) == self.count:
             return found
         every = np.full(self.count, missing, found.dtype)
         every[self.homes] = found
         return every
 
-    def _at(self, is_kept: Column) -> Member:
+    def _at(self, is_kept: Column) -> FieldColumn:
         if is_kept.all():
             return self
         kept = np.flatnonzero(is_kept)
         homes, starts, ends = self.homes[kept], self.starts[kept], self.ends[kept]
-        return Member(self.text, self.count, homes, starts, ends)
+        return FieldColumn(self.text, self.count, homes, starts, ends)
 
 
-Members = dict[str, Member]
+FieldColumns = dict[str, FieldColumn]
 
 
-def members_of(bodies: pa.Array, names: Sequence[str]) -> Members | None:
-    """Return where some members of objects stand.
+def find_fields(bodies: pa.Array, names: Sequence[str]) -> FieldColumns | None:
+    """Find top-level fields in objects.
 
     Args:
         bodies: checked JSON (binary), with or without line breaks; null for none.
-        names: those of the members, each of which `can_find`.
+        names: the fields' names, for each of which `can_find` is true.
 
     Returns:
-        For each name the places of its texts, without the white space around them. Of members of
-        one name the last counts. None where a body is no object, or is spelled in an odd way.
+        The field for each name; its texts exclude surrounding white space. If an object repeats a
+        name, the last value counts. None if a body is not an object or has an unusual spelling.
     """
     there = bodies.drop_null() if bodies.null_count else bodies
     text, edges = padded(there)
@@ -175,14 +175,14 @@ def members_of(bodies: pa.Array, names: Sequence[str]) -> Members | None:
         if found is None:
             return None
         pieces.append([span._replace(homes=span.homes + start) for span in found])
-    members = {
-        name: Member(text, len(there), *map(np.concatenate, zip(*column, strict=True)))
+    fields = {
+        name: FieldColumn(text, len(there), *map(np.concatenate, zip(*column, strict=True)))
         for name, column in zip(names, zip(*pieces, strict=True), strict=True)
     }
     if len(there) == len(bodies):
-        return members
+        return fields
     rows = np.flatnonzero(np.asarray(bodies.is_valid()))
-    return {name: member.among(rows, len(bodies)) for name, member in members.items()}
+    return {name: field.among(rows, len(bodies)) for name, field in fields.items()}
 
 
 def slices(text: Column, starts: Column, ends: Column) -> pa.Array:
@@ -199,21 +199,21 @@ def slices(text: Column, starts: Column, ends: Column) -> pa.Array:
 # --- numbers of texts: of short ones from their bytes, of others by Arrow
 
 
-def numbers(found: Member) -> Column | None:
-    """Return a member's texts as doubles; None where one is no number."""
+def numbers(found: FieldColumn) -> Column | None:
+    """Return a field's texts as doubles; None if one is not a number."""
     return _of_each(found, doubles)
 
 
-def exact_numbers(found: Member) -> Column | None:
-    """Return a double for each object that compares as its text does; None if one may not.
+def exact_numbers(found: FieldColumn) -> Column | None:
+    """Return a double for each object, which compares as its text does; None if one might not.
 
-    NaN where the member is missing.
+    NaN where the field is missing.
     """
     each = _of_each(found, _exact)
     return None if each is None else found.spread(each, np.nan)
 
 
-def _of_each(found: Member, judge: Callable[[pa.Array], Column | None]) -> Column | None:
+def _of_each(found: FieldColumn, judge: Callable[[pa.Array], Column | None]) -> Column | None:
     each = _short_decimals(found)
     return judge(found.slices) if each is None else each
 
@@ -225,10 +225,10 @@ _FOURTH = np.uint64(0x000000FF000000FF)
 _POWERS = np.array([*(10.0**places for places in range(WORD_BYTES - 1, -1, -1)), 1.0])
 
 
-def _short_decimals(found: Member) -> Column | None:
-    """Return the doubles of texts of at most eight digits and a point; None if one is no such.
+def _short_decimals(found: FieldColumn) -> Column | None:
+    """Return the doubles of texts of at most eight digits and a point; None for other texts.
 
-    All texts are added up in the same few steps, each in one word, whose bytes are its characters.
+    All texts are parsed together in a few steps. Each is one word, whose bytes are its characters.
     """
     lengths = found.ends - found.starts
     if lengths.max(initial=0) > WORD_BYTES:
@@ -260,8 +260,8 @@ def _short_decimals(found: Member) -> Column | None:
 
 
 def doubles(texts: pa.Array) -> Column | None:
-    """Return JSON texts as numbers; None where one is another value."""
-    # Arrow reads more than JSON has, such as `nan`, but no other JSON value. Both round correctly.
+    """Return JSON texts as doubles; None if one is not a number."""
+    # Arrow also reads `nan`, which is not JSON, but no JSON value other than a number.
     try:
         return np.asarray(pc.cast(texts.view(pa.string()), pa.float64()))
     except pa.ArrowInvalid:
@@ -269,7 +269,7 @@ def doubles(texts: pa.Array) -> Column | None:
 
 
 def _exact(texts: pa.Array) -> Column | None:
-    """Return numbers that compare as their texts do; None if one may not."""
+    """Return doubles that compare as their texts do; None if one might not."""
     if not len(texts):
         return np.zeros(0)
     if pc.max(pc.binary_length(texts)).as_py() > LENGTH_MAX:
@@ -282,7 +282,7 @@ def _exact(texts: pa.Array) -> Column | None:
     if not (is_zero | ((sizes >= LEAST) & (sizes < GREATEST))).all():
         return None
     if is_zero.any():
-        # 1e-999 is no zero.
+        # 1e-999 rounds to 0, but is not equal to it.
         zeros = texts.filter(pa.array(is_zero)).view(pa.string())
         if pc.any(pc.match_substring(zeros, "e", ignore_case=True)).as_py():
             return None

@@ -1,0 +1,1 @@
+"""Top-level fields of JSON messages as columns: found, reduced, and written back."""

@@ -1,1 +1,0 @@
-"""Members of messages as columns: taken out of their texts, reduced, and written back."""
