@@ -1,4 +1,4 @@
-"""The cells that a projection keeps of a record: just the texts that its aggregates need."""
+"""The cells that a projection keeps of a record: only the texts that its aggregates need."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tidegate.pipeline.intervals import Column as Integers
 
 # --- one field's JSON texts as columns: values and decimals
 #
-# None stands for texts that columns cannot judge. The closures of `keys/` then take one record
+# None is returned for texts that columns cannot judge. The closures of `keys/` then take one record
 # after the other; tests compare these columns with them.
 
 DIGITS_MAX = 15
-"""So many digits every double shows as they were."""
+"""A double keeps this many decimal digits exactly."""
 
 _NOTHING = pa.array([b"null", b'""'], pa.binary())  # the empty text is NULL, as in AMPS
 _DIGITS = r"^-?[0-9]+(\.[0-9]+)?$"
@@ -32,7 +32,7 @@ _OPENING = r"^[\[{]"
 
 
 def values(texts: pa.Array) -> pa.Array | None:
-    """Return texts of values, null for NULL; None if an array or object is among them."""
+    """Return the texts of values, null for NULL; None if a text is an array or an object."""
     if pc.any(pc.match_substring_regex(texts, _OPENING)).as_py():
         return None
     nothing = pc.fill_null(pc.is_in(texts, value_set=_NOTHING), True)
@@ -40,7 +40,7 @@ def values(texts: pa.Array) -> pa.Array | None:
 
 
 def decimals(texts: pa.Array) -> pa.Array | None:
-    """Return the same for numbers; None if a long number or anything else is there."""
+    """Return texts as `values` does if all are short decimals; else None."""
     found = values(texts)
     if found is None or not are_decimals(found):
         return None
@@ -57,8 +57,8 @@ def are_decimals(texts: pa.Array) -> bool:
 WORD = b"?"
 
 
-class Form(StrEnum):
-    """How a value is kept."""
+class CellForm(StrEnum):
+    """Which text of a value a cell keeps."""
 
     FIELD = "field"
     """As a column without aggregate shows it; null where the field is missing."""
@@ -70,11 +70,11 @@ class Form(StrEnum):
     """The decimal to calculate with; `WORD` where it is none, null where it is NULL."""
 
 
-def form_of(column: Column) -> Form:
+def form_of(column: Column) -> CellForm:
     """Return the form in which a column's values are kept."""
     if column.aggregate is None:
-        return Form.FIELD
-    return Form.NUMBER if column.aggregate in NUMERIC else Form.VALUE
+        return CellForm.FIELD
+    return CellForm.NUMBER if column.aggregate in NUMERIC else CellForm.VALUE
 
 
 def numeral(value: Scalar) -> bytes:
@@ -119,7 +119,7 @@ class CellReader:
         for (_, form), column in self._kept.items():
             path = column.field
             cells = None
-            if path is not None and are_short and (form is Form.FIELD or len(path.steps) == 1):
+            if path is not None and are_short and (form is CellForm.FIELD or len(path.steps) == 1):
                 cells = _at_once(form, pa.array(texts[path], pa.binary()))
             if cells is None:
                 cells = pa.array([_cell(column, form, body) for body in bodies], pa.binary())
@@ -127,47 +127,50 @@ class CellReader:
         return [*grouping, *kept]
 
 
-def _at_once(form: Form, texts: pa.Array) -> pa.Array | None:
-    """Return the cells of one field, if its texts are enough to make them."""
+def _at_once(form: CellForm, texts: pa.Array) -> pa.Array | None:
+    """Return the cells of one field, or None if its texts do not suffice."""
     match form:
-        case Form.FIELD:
+        case CellForm.FIELD:
             return texts
-        case Form.VALUE:
+        case CellForm.VALUE:
             return values(texts)
     return decimals(texts)
 
 
-def _name(column: Column) -> tuple[str, Form]:
+def _name(column: Column) -> tuple[str, CellForm]:
     return str(column.expression), form_of(column)
 
 
-def _cell(column: Column, form: Form, body: bytes) -> bytes | None:
-    if form is Form.FIELD:
+def _cell(column: Column, form: CellForm, body: bytes) -> bytes | None:
+    if form is CellForm.FIELD:
         return column.shown(body)
     found = column.cell(body)
     if found is None:
         return None
-    return numeral(found.value) if form is Form.NUMBER else found.text
+    return numeral(found.value) if form is CellForm.NUMBER else found.text
 
 
 # --- the records of some groups: together by group, oldest publication first
 
 Place = tuple[int, str, int, int]
 PLACE = ("batch", "file", "block", "position")
-"""Where a record was last published: the number of the batch first, for pieces may come late."""
+"""Where a record was last published: ordered by batch first, as pieces may arrive late."""
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
-    """Records as columns: `group`, `PLACE`, and cells; group i is from `starts[i]` on."""
+class GroupRecords:
+    """The records of several groups as columns, sorted by group: group i begins at `starts[i]`.
+
+    The columns are `group`, `PLACE` and the cells.
+    """
 
     groups: list[str]
     starts: Integers
     records: pa.Table
 
     @classmethod
-    def of(cls, records: pa.Table) -> Members:
-        """Bring records in order of publication together by group."""
+    def of(cls, records: pa.Table) -> GroupRecords:
+        """Sort records by group; within a group they keep their order, that of publication."""
         encoded = records.column("group").combine_chunks().dictionary_encode()
         codes = np.asarray(encoded.indices)
         order = np.argsort(codes, kind="stable")

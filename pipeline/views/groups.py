@@ -21,7 +21,7 @@ from tidegate.pipeline.columns.filtering import BatchFilter
 from tidegate.pipeline.columns.intake import Intake
 from tidegate.pipeline.columns.rows import SENT, Messages, arrow_schema, shard_of
 from tidegate.pipeline.columns.shard import milliseconds, placed, refused
-from tidegate.pipeline.views.cells import CellReader, Members
+from tidegate.pipeline.views.cells import CellReader, GroupRecords
 from tidegate.pipeline.views.partials import (
     NEWEST,
     Partial,
@@ -148,7 +148,7 @@ class Records:
     def _partial_rows(self, touched: dict[str, GroupChange]) -> pa.RecordBatch:
         """Return a row of `PARTIALS` for each touched group; `part` is null without records."""
         here = pc.is_in(self.table.column("group"), pa.array(touched, pa.string()))
-        found = dict(self._partials(Members.of(self.table.filter(here))))
+        found = dict(self._partials(GroupRecords.of(self.table.filter(here))))
         rows = [
             {
                 "key": group,
@@ -165,19 +165,19 @@ class Records:
         ]
         return pa.RecordBatch.from_pylist(rows, schema=ARROW_PARTIALS)
 
-    def _partials(self, members: Members) -> Iterator[tuple[str, tuple[int, bytes]]]:
+    def _partials(self, records: GroupRecords) -> Iterator[tuple[str, tuple[int, bytes]]]:
         """Yield for each group the number of its records here, and the partials of their cells."""
-        if not members.groups:
+        if not records.groups:
             return
         projection = self._view.projection
         columns: list[list[Partial]] = [
-            NEWEST.of(members.cells(at), members) for at in range(len(projection.grouping.paths))
+            NEWEST.of(records.cells(at), records) for at in range(len(projection.grouping.paths))
         ]
         for column in projection.columns:
-            cells = members.cells(self._cells.place(column))
-            columns.append(partial_aggregate(column).of(cells, members))
+            cells = records.cells(self._cells.place(column))
+            columns.append(partial_aggregate(column).of(cells, records))
         for group, size, *partials in zip(
-            members.groups, members.sizes.tolist(), *columns, strict=True
+            records.groups, records.sizes.tolist(), *columns, strict=True
         ):
             yield group, (size, msgspec.msgpack.encode(partials))
 

@@ -30,7 +30,7 @@ from tidegate.keys.jsontext import (
 from tidegate.keys.projection import DEVIATIONS, Aggregate, Column, Moments, calculated
 from tidegate.keys.reducers import MONOIDS, Monoid, Reducer, join
 from tidegate.pipeline import intervals
-from tidegate.pipeline.views.cells import DIGITS_MAX, WORD, Members, are_decimals
+from tidegate.pipeline.views.cells import DIGITS_MAX, WORD, GroupRecords, are_decimals
 
 # --- exact sums of decimals by group: over columns where these are exact
 
@@ -98,32 +98,32 @@ class Extreme:
 
     reducer: Reducer
 
-    def of(self, cells: pa.Array, members: Members) -> list[Any]:
+    def of(self, cells: pa.Array, records: GroupRecords) -> list[Any]:
         """Return for each group the text and where it was published; of equal ones the first."""
         if are_decimals(cells):
-            return self._of_decimals(cells, members)
+            return self._of_decimals(cells, records)
         pick = min if self.reducer is Reducer.MIN else max
         found: list[list[int]] = []
-        starts = members.starts.tolist()
-        for start, texts in zip(starts, members.by_group(cells.to_pylist()), strict=True):
+        starts = records.starts.tolist()
+        for start, texts in zip(starts, records.by_group(cells.to_pylist()), strict=True):
             there = [(at, text) for at, text in enumerate(texts, start) if text is not None]
             kinds = (
                 [(comparable(text), at) for at, text in there if is_number(text)],
                 [(string(text) or "", at) for at, text in there if text[:1] == b'"'],
             )
             found.append([pick(kind, key=_value)[1] for kind in kinds if kind])
-        return _picked(found, cells, members)
+        return _picked(found, cells, records)
 
-    def _of_decimals(self, cells: pa.Array, members: Members) -> list[Any]:
+    def _of_decimals(self, cells: pa.Array, records: GroupRecords) -> list[Any]:
         """Compare all at once: short decimals differ exactly if their doubles do."""
         sign = 1.0 if self.reducer is Reducer.MIN else -1.0
         numbers = cells.cast(pa.string()).cast(pa.float64()).fill_null(sign * np.inf)
         signed = sign * np.asarray(numbers)
-        best = np.minimum.reduceat(signed, members.starts)
-        is_best = (signed == np.repeat(best, members.sizes)) & np.asarray(cells.is_valid())
+        best = np.minimum.reduceat(signed, records.starts)
+        is_best = (signed == np.repeat(best, records.sizes)) & np.asarray(cells.is_valid())
         first = np.where(is_best, np.arange(len(cells)), len(cells))
-        rows = np.minimum.reduceat(first, members.starts).tolist()
-        return _picked([[row] if row < len(cells) else [] for row in rows], cells, members)
+        rows = np.minimum.reduceat(first, records.starts).tolist()
+        return _picked([[row] if row < len(cells) else [] for row in rows], cells, records)
 
     def shown(self, partials: Sequence[Partial]) -> bytes:
         """Return the best of all in order of publication."""
@@ -134,10 +134,10 @@ class Extreme:
         return NULL if best is None else monoid.show(best) or NULL
 
 
-def _picked(found: list[list[int]], cells: pa.Array, members: Members) -> list[Any]:
+def _picked(found: list[list[int]], cells: pa.Array, records: GroupRecords) -> list[Any]:
     """Return texts and places of publication of some rows of each group."""
     rows = np.array([at for group in found for at in group], np.int64)
-    places, texts = iter(members.places(rows)), iter(cells.take(pa.array(rows)).to_pylist())
+    places, texts = iter(records.places(rows)), iter(cells.take(pa.array(rows)).to_pylist())
     return [[[next(places), next(texts)] for _ in group] for group in found]
 
 
@@ -157,8 +157,8 @@ Partial = Any
 class PartialAggregate(Protocol):
     """The aggregate of a column: makes partials, and combines and shows them."""
 
-    def of(self, cells: pa.Array, members: Members) -> list[Partial]:
-        """Return one partial for each group; `cells` are in the order of `members`."""
+    def of(self, cells: pa.Array, records: GroupRecords) -> list[Partial]:
+        """Return one partial for each group; `cells` are in the order of `records`."""
 
     def shown(self, partials: Sequence[Partial]) -> bytes | None:
         """Return the JSON text of one group's partials combined; None where nothing is shown."""
@@ -187,10 +187,10 @@ def partial_aggregate(column: Column) -> PartialAggregate:
 class Counts:
     """How many values there are."""
 
-    def of(self, cells: pa.Array, members: Members) -> list[Partial]:
+    def of(self, cells: pa.Array, records: GroupRecords) -> list[Partial]:
         """Return a number for each group."""
         there = np.asarray(cells.is_valid()).astype(np.int64)
-        return list(np.add.reduceat(there, members.starts).tolist())
+        return list(np.add.reduceat(there, records.starts).tolist())
 
     def shown(self, partials: Sequence[Partial]) -> bytes:
         """Return the sum."""
@@ -200,12 +200,12 @@ class Counts:
 class Distinct:
     """The values that differ, each in its one spelling."""
 
-    def of(self, cells: pa.Array, members: Members) -> list[Partial]:
+    def of(self, cells: pa.Array, records: GroupRecords) -> list[Partial]:
         """Return a list of spellings for each group."""
         return [
             # Sorted, so that a repeated batch writes the same bytes.
             sorted({canonical_value(text) for text in texts if text is not None})
-            for texts in members.by_group(cells.to_pylist())
+            for texts in records.by_group(cells.to_pylist())
         ]
 
     def shown(self, partials: Sequence[Partial]) -> bytes:
@@ -220,19 +220,19 @@ class Edge:
     last: bool
     absent: bool = False
 
-    def of(self, cells: pa.Array, members: Members) -> list[Partial]:
+    def of(self, cells: pa.Array, records: GroupRecords) -> list[Partial]:
         """Return the value and where it was published, or None, for each group."""
         rows = np.arange(len(cells))
         if self.absent:
-            found = members.ends - 1
+            found = records.ends - 1
         elif self.last:
             there = np.where(np.asarray(cells.is_valid()), rows, -1)
-            found = np.maximum.reduceat(there, members.starts)
+            found = np.maximum.reduceat(there, records.starts)
         else:
             there = np.where(np.asarray(cells.is_valid()), rows, len(cells))
-            found = np.minimum.reduceat(there, members.starts)
+            found = np.minimum.reduceat(there, records.starts)
         is_found = (found >= 0) & (found < len(cells))
-        places = iter(members.places(found[is_found]))
+        places = iter(records.places(found[is_found]))
         texts = iter(cells.take(pa.array(found[is_found])).to_pylist())
         return [[next(places), next(texts)] if each else None for each in is_found.tolist()]
 
@@ -254,12 +254,12 @@ class Numeric:
 
     aggregate: Aggregate
 
-    def of(self, cells: pa.Array, members: Members) -> list[Partial]:
+    def of(self, cells: pa.Array, records: GroupRecords) -> list[Partial]:
         """Count, sum, sum of squares; None where there is a word."""
         words = np.asarray(pc.fill_null(pc.equal(cells, pa.scalar(WORD, pa.binary())), False))
-        has_word = np.logical_or.reduceat(words, members.starts)
+        has_word = np.logical_or.reduceat(words, records.starts)
         there = np.asarray(cells.is_valid()) & ~words
-        counts = np.add.reduceat(there.astype(np.int64), members.starts)
+        counts = np.add.reduceat(there.astype(np.int64), records.starts)
         begins = np.cumsum(counts) - counts
         known = iter(
             moments(

@@ -1,4 +1,4 @@
-""""""
+"""Cells of a record are those that its aggregates need, read by columns or one by one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.keys.projection import Projection
 from tidegate.pipeline.views.cells import (
     WORD,
     CellReader,
-    Members,
+    GroupRecords,
     are_decimals,
     decimals,
     numeral,
@@ -73,11 +73,11 @@ def test_records_of_a_group_stand_together_in_their_order() -> None:
         "position": [1, 2, 1, 2, 1],
         "cell_0": [b"1", b"2", None, b"4", b"5"],
     }
-    members = Members.of(pa.table(columns))
-    assert members.groups == ["b", "a", "c"]
-    assert members.sizes.tolist() == [2, 2, 1]
-    assert members.by_group(members.cells(0).to_pylist()) == [[b"1", None], [b"2", b"5"], [b"4"]]
-    assert members.places(members.ends - 1) == [(2, "f", 0, 1), (3, "f", 0, 1), (2, "f", 0, 2)]
+    found = GroupRecords.of(pa.table(columns))
+    assert found.groups == ["b", "a", "c"]
+    assert found.sizes.tolist() == [2, 2, 1]
+    assert found.by_group(found.cells(0).to_pylist()) == [[b"1", None], [b"2", b"5"], [b"4"]]
+    assert found.places(found.ends - 1) == [(2, "f", 0, 1), (3, "f", 0, 1), (2, "f", 0, 2)]
 
 
 TEXTS = (

@@ -19,7 +19,7 @@ from tests.support.rules import rule
 from tidegate.keys.jsontext import exact
 from tidegate.keys.projection import Aggregate, Moments, Projection
 from tidegate.keys.reducers import Reducer
-from tidegate.pipeline.views.cells import CellReader, Members
+from tidegate.pipeline.views.cells import CellReader, GroupRecords
 from tidegate.pipeline.views.partials import Extreme, moments, partial_aggregate
 
 TEXTS = ("1", "1.0", "-2.5", "1e300", "null", '""', '"x"', '"12"', '"a"', "true", "[3]", "{}")
@@ -50,8 +50,8 @@ def test_partials_in_any_order_are_the_whole(
                 "cell_0": cells.take(pa.array(here)),
             }
         )
-        members = Members.of(records)
-        partials += partial_aggregate(column).of(members.cells(0), members)
+        grouped = GroupRecords.of(records)
+        partials += partial_aggregate(column).of(grouped.cells(0), grouped)
     stored = msgspec.msgpack.decode(msgspec.msgpack.encode(partials))
     chance.shuffle(stored)  # type: ignore[attr-defined]  # hypothesis gives a Random
     assert partial_aggregate(column).shown(stored) == column.result(bodies)
@@ -68,8 +68,8 @@ def part(reducer: Reducer, records: Sequence[tuple[str, int, str]]) -> list[Any]
         "position": positions,
         "cell_0": pa.array([text.encode() for text in texts], pa.binary()),
     }
-    members = Members.of(pa.table(columns))
-    [found] = Extreme(reducer).of(members.cells(0), members)
+    grouped = GroupRecords.of(pa.table(columns))
+    [found] = Extreme(reducer).of(grouped.cells(0), grouped)
     return list(found)
 
 
