@@ -24,17 +24,17 @@ from tidegate.pipeline.columns.rows import (
     part_of,
 )
 from tidegate.pipeline.errors import HistoryInvalid
+from tidegate.pipeline.files.block_format import BlockFormat
 from tidegate.pipeline.files.csv_lines import HeaderInvalidError, csv_rows
-from tidegate.pipeline.files.form import Form
 from tidegate.pipeline.files.parquet_rows import parquet_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-BLOCKS = "file string, block long, end long, form string, beside string, content binary"
+BLOCKS = "file string, block long, end long, block_format string, beside string, content binary"
 """A block of a file as a row: `file` and `block` (its first byte) as in PUBLISHED, and its end.
 
-`form` says what is in it (`files.form`, null for NDJSON), `beside` what the names of its folders
+`block_format` is a `BlockFormat` as text (null: NDJSON), `beside` what the names of its folders
 add to each row, as an object. `content` is the file where tasks cannot open it.
 """
 
@@ -64,7 +64,7 @@ def blocks_of(
     size: Column,
     tasks: int,
     *,
-    form: Form | None = None,
+    block_format: BlockFormat | None = None,
     beside: Column | None = None,
     content: Column | None = None,
 ) -> DataFrame:
@@ -86,7 +86,9 @@ def blocks_of(
         "file",
         begins.alias("block"),
         (F.col("block") + step).alias("end"),
-        F.lit(None if form is None else form.text).cast("string").alias("form"),
+        F.lit(None if block_format is None else block_format.text)
+        .cast("string")
+        .alias("block_format"),
         "beside",
         "content",
     )
@@ -166,35 +168,35 @@ def pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, pa.Rec
 
 
 @lru_cache(maxsize=64)
-def _form(text: str | None) -> Form:
-    return Form.of_text(text)
+def _block_format(text: str | None) -> BlockFormat:
+    return BlockFormat.of_text(text)
 
 
 def _rows_of(
     block: dict[str, Any], content: pa.Scalar, part: str
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of a block, and the number of the first."""
-    form, start, end = _form(block["form"]), block["block"], block["end"]
+    block_format, start, end = _block_format(block["block_format"]), block["block"], block["end"]
     beside = (block["beside"] or "{}")[1:-1]
     address, row = file_name(block["file"]), 0
     try:
-        if form.format == "parquet":
+        if block_format.format == "parquet":
             if content.is_valid:
                 opened: Any = pa.BufferReader(content.as_buffer())
             else:
-                files, path = form.opened(address)
+                files, path = block_format.opened(address)
                 opened = files.open_input_file(path)
             with opened:
-                for columns in parquet_rows(opened, form, start, end, beside):
+                for columns in parquet_rows(opened, block_format, start, end, beside):
                     rows = published_rows(**columns)
                     yield row, rows
                     row += len(rows)
             return
-        texts = _texts(form, address, start, end)
-        if form.format == "csv":
+        texts = _texts(block_format, address, start, end)
+        if block_format.format == "csv":
             lines = (_lines(text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")) for text in texts)
             without_breaks = (_without_breaks(each) for each in lines)
-            yield from read_csv(without_breaks, form, beside, part)
+            yield from read_csv(without_breaks, block_format, beside, part)
             return
         for text in texts:
             rows = published_rows(body=_lines(text))
@@ -207,30 +209,32 @@ def _rows_of(
 
 
 def read_csv(
-    lines: Iterable[pa.Array], form: Form, beside: str, part: str
+    lines: Iterable[pa.Array], block_format: BlockFormat, beside: str, part: str
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the lines of one block of CSV as PUBLISHED rows.
 
     Raises:
         HistoryInvalid: its header is another one.
     """
-    has_header = form.has_header and file_and_block(part)[1] == 0
+    has_header = block_format.has_header and file_and_block(part)[1] == 0
     try:
-        for row, bodies, refused in csv_rows(lines, form, beside, has_header=has_header):
+        for row, bodies, refused in csv_rows(lines, block_format, beside, has_header=has_header):
             numbers = pa.array(np.arange(row + 1, row + 1 + len(bodies)), pa.int64())
             yield row, published_rows(position=numbers, body=bodies, refused=refused)
     except HeaderInvalidError as error:
         raise wrong_line(part, error.number, error.reason) from None
 
 
-def csv_published(batches: Iterator[pa.RecordBatch], form: Form) -> Iterator[pa.RecordBatch]:
+def csv_published(
+    batches: Iterator[pa.RecordBatch], block_format: BlockFormat
+) -> Iterator[pa.RecordBatch]:
     """Yield lines of CSV that Spark has read as PUBLISHED rows; `beside` is as in BLOCKS."""
     for part, found in groupby(lines_by_block(batches), lambda found: found[0]):
         pieces_of_part = (piece for _, _, piece in found)
         first = next(pieces_of_part)
         beside = (first.column("beside")[0].as_py() or "{}")[1:-1]
         lines = (piece.column("body") for piece in chain([first], pieces_of_part))
-        for _, rows in read_csv(lines, form, beside, part):
+        for _, rows in read_csv(lines, block_format, beside, part):
             yield placed(rows, *file_and_block(part))
 
 
@@ -267,12 +271,12 @@ def _opened(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from pa.ipc.open_stream(page.as_buffer())
 
 
-def _texts(form: Form, address: str, start: int, end: int) -> Iterator[bytes]:
+def _texts(block_format: BlockFormat, address: str, start: int, end: int) -> Iterator[bytes]:
     """Yield the text of a block, some whole lines at a time.
 
     A line belongs to the block in which it begins.
     """
-    files, path = form.opened(address)
+    files, path = block_format.opened(address)
     if path.endswith(COMPRESSED):
         with files.open_input_stream(path) as stream:
             yield from _whole_lines(iter(lambda: stream.read(READ_BYTES), b""))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tidegate.pipeline.columns.blocks import block_count, blocks_of
 from tidegate.pipeline.columns.rows import shuffle_partitions
 from tidegate.pipeline.errors import HistoryUnreadable
-from tidegate.pipeline.files.form import Form, fields_of
+from tidegate.pipeline.files.block_format import BlockFormat, fields_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,18 +63,18 @@ def read_history(spark: SparkSession, path: Path) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     check_history(path)
-    form = None
+    block_format = None
     if is_parquet(path):
         try:
             # Recursive lookup takes folders such as date=… as plain folders and adds no columns.
             rows = spark.read.option("recursiveFileLookup", True).parquet(_address(path))
         except Exception as error:  # whatever Spark has to say of a file that is none of Parquet
             raise HistoryUnreadable(f"{path}: Spark cannot read it as Parquet") from error
-        form = Form("parquet", fields_of(rows.schema.json()), is_history=True)
+        block_format = BlockFormat("parquet", fields_of(rows.schema.json()), is_history=True)
     found = [(each.absolute().as_uri(), each.stat().st_size) for each in sorted(_files(path))]
     files = spark.createDataFrame(found, "file string, size long")
     tasks = min(shuffle_partitions(spark), sum(block_count(*each) for each in found))
-    return blocks_of(files, F.col("file"), F.col("size"), max(1, tasks), form=form)
+    return blocks_of(files, F.col("file"), F.col("size"), max(1, tasks), block_format=block_format)
 
 
 def _address(path: Path) -> str:

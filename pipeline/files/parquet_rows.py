@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidegate.keys.errors import JsonInvalid
-from tidegate.pipeline.files.form import Form
+from tidegate.pipeline.files.block_format import BlockFormat
 from tidegate.pipeline.files.objects import Field, beyond_json, joined, objects_of
 
 ROWS_AT_ONCE = 65_536
@@ -39,7 +39,9 @@ _TAKEN = {
 }
 
 
-def parquet_rows(source: Any, form: Form, start: int, end: int, beside: str) -> Iterator[Columns]:
+def parquet_rows(
+    source: Any, block_format: BlockFormat, start: int, end: int, beside: str
+) -> Iterator[Columns]:
     """Yield the rows of the row groups that begin in a block, as columns of PUBLISHED.
 
     Raises:
@@ -55,7 +57,7 @@ def parquet_rows(source: Any, form: Form, start: int, end: int, beside: str) -> 
                 size = max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // row_bytes))
                 # One by one: a file may have more groups than a worker has memory for.
                 for batch in file.iter_batches(size, row_groups=[group], use_threads=False):
-                    yield _published(batch, form, beside)
+                    yield _published(batch, block_format, beside)
 
 
 def _begin(group: pq.RowGroupMetaData) -> int:
@@ -64,19 +66,19 @@ def _begin(group: pq.RowGroupMetaData) -> int:
     return min(int(page) for page in pages if page)
 
 
-def _published(batch: pa.RecordBatch, form: Form, beside: str) -> Columns:
-    columns = {field.name: _column(batch, field) for field in form.fields}
-    kinds = {field.name: field.kind for field in form.fields}
+def _published(batch: pa.RecordBatch, block_format: BlockFormat, beside: str) -> Columns:
+    columns = {field.name: _column(batch, field) for field in block_format.fields}
+    kinds = {field.name: field.kind for field in block_format.fields}
     if kinds.get("value") not in _TEXTS:
-        bodies = objects_of(form.fields, [*columns.values()], beside).view(pa.binary())
-        beyond = beyond_json(form.fields, [*columns.values()])
-        if beyond is None or form.is_history:
+        bodies = objects_of(block_format.fields, [*columns.values()], beside).view(pa.binary())
+        beyond = beyond_json(block_format.fields, [*columns.values()])
+        if beyond is None or block_format.is_history:
             return {"body": bodies}
         return {"body": bodies, "refused": joined(f"{JsonInvalid.code}: ", beyond)}
     values = columns["value"].cast(pa.binary())
     is_gone = values.is_null()
     times = columns.get("timestamp_ms", pa.nulls(len(batch), pa.int64()))
-    if form.is_history:
+    if block_format.is_history:
         removed = columns.get("reason", pa.nulls(len(batch)))
         is_message = pc.or_(values.is_valid(), removed.is_null())
         return {

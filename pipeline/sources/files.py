@@ -27,7 +27,7 @@ from tidegate.pipeline.columns.blocks import blocks_of, csv_published
 from tidegate.pipeline.columns.rows import PUBLISHED, published, shuffle_partitions
 from tidegate.pipeline.definitions.source import FileFormat, FilesSource
 from tidegate.pipeline.errors import DefinitionInvalid, HistoryUnreadable, innermost
-from tidegate.pipeline.files.form import Form, fields_of
+from tidegate.pipeline.files.block_format import BlockFormat, fields_of
 from tidegate.pipeline.files.objects import Field
 
 # As Spark makes it, and asks for it in streams; it does not read a content that nobody selects.
@@ -63,7 +63,7 @@ def read_files(spark: SparkSession, source: FilesSource) -> DataFrame:
         _place()["file"],
         F.col("length"),
         shuffle_partitions(spark),
-        form=_form(spark, source, of_folders),
+        block_format=_block_format(spark, source, of_folders),
         beside=_beside(of_folders),
         content=None if can_open else F.col("content"),
     )
@@ -85,7 +85,7 @@ def _lines(
         F.col("value").cast("binary").alias("body"),
         (F.lit(None).cast("string") if beside is None else beside).alias("beside"),
     )
-    read = partial(csv_published, form=_form(spark, source, of_folders))
+    read = partial(csv_published, block_format=_block_format(spark, source, of_folders))
     return given.mapInArrow(read, PUBLISHED)
 
 
@@ -102,14 +102,14 @@ def _beside(of_folders: list[str]) -> Column | None:
     return F.to_json(F.struct(*columns)) if columns else None
 
 
-def _form(spark: SparkSession, source: FilesSource, of_folders: list[str]) -> Form:
+def _block_format(spark: SparkSession, source: FilesSource, of_folders: list[str]) -> BlockFormat:
     options = urlencode(source.arrow or ())
     if source.format is FileFormat.NDJSON:
-        return Form(source.format, options=options)
+        return BlockFormat(source.format, options=options)
     fields = [Field(*column) for column in source.schema] or fields_of(
         _schema(spark, source).json()
     )
-    return Form(
+    return BlockFormat(
         source.format,
         tuple(field for field in fields if field.name not in of_folders),
         source.delimiter,

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.rules import rule
-from tidegate.pipeline.files.cells import values_of
+from tidegate.pipeline.files.block_format import BlockFormat, fields_of
 from tidegate.pipeline.files.csv_lines import csv_rows
-from tidegate.pipeline.files.form import Form, fields_of
+from tidegate.pipeline.files.csv_values import values_of
 from tidegate.pipeline.files.objects import Field, objects_of
 
 if TYPE_CHECKING:
@@ -241,13 +241,13 @@ def test_lines_that_are_taken_are_the_rows_that_spark_reads(
     rows = spark.createDataFrame([(line,) for line in lines], "line string").coalesce(1)
     written = F.to_json(F.struct(read.getField("s").alias("s"), read.getField("p").alias("p")))
     found = rows.select(F.when(read.getField("_bad").isNull(), written)).collect()
-    form = Form("csv", (Field("s", "string"), Field("p", "double")), delimiter)
+    block_format = BlockFormat("csv", (Field("s", "string"), Field("p", "double")), delimiter)
     given = [pa.array([line.encode()], pa.binary()) for line in lines]
     if in_order:
         given = [pa.array([line.encode() for line in lines], pa.binary())]
     ours = [
         body.decode() if refused is None else None
-        for _, bodies, reasons in csv_rows(given, form, "", has_header=False)
+        for _, bodies, reasons in csv_rows(given, block_format, "", has_header=False)
         for body, refused in zip(bodies.to_pylist(), reasons.to_pylist(), strict=True)
     ]
     pairs = list(zip(lines, [text for (text,) in found], ours, strict=True))

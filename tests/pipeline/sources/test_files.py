@@ -95,9 +95,9 @@ def test_a_schema_gives_the_columns_of_csv_their_types(spark: SparkSession, tmp_
 @rule("pipeline-7")
 def test_a_bad_line_of_csv_is_refused_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     lines = {
-        b'{"symbol":"FROMJSON"}': "no row of the columns symbol, price, note",
-        b"A,1,x,y": "no row of the columns symbol, price, note",
-        b"A,dear,x": "price is no double",
+        b'{"symbol":"FROMJSON"}': "does not match the columns symbol, price, note",
+        b"A,1,x,y": "does not match the columns symbol, price, note",
+        b"A,dear,x": "price is not of type double",
         b"A,1e400,x": "price is NaN or infinite",
         b"A,NaN,x": "price is NaN or infinite",
         b"A,1,\xff": "not valid UTF-8",

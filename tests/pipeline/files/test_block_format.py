@@ -13,7 +13,7 @@ from pyarrow.fs import LocalFileSystem
 
 from tidegate.pipeline.columns.blocks import BLOCKS, pieces
 from tidegate.pipeline.columns.rows import arrow_schema
-from tidegate.pipeline.files.form import Form
+from tidegate.pipeline.files.block_format import BlockFormat
 from tidegate.pipeline.files.objects import Field
 
 
@@ -69,28 +69,35 @@ def options(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("path", "form", "bodies"),
+    ("path", "block_format", "bodies"),
     [
-        ("a%20b.ndjson", Form("ndjson"), [b'{"k":1}\n', b'{"k":2}\n']),
-        ("a.csv.gz", Form("csv", (Field("k", "long"),)), [b'{"k":1}', b'{"k":2}']),
-        ("a.parquet", Form("parquet", (Field("k", "long"),)), [b'{"k":%d}' % n for n in (1, 2, 3)]),
+        ("a%20b.ndjson", BlockFormat("ndjson"), [b'{"k":1}\n', b'{"k":2}\n']),
+        ("a.csv.gz", BlockFormat("csv", (Field("k", "long"),)), [b'{"k":1}', b'{"k":2}']),
+        (
+            "a.parquet",
+            BlockFormat("parquet", (Field("k", "long"),)),
+            [b'{"k":%d}' % n for n in (1, 2, 3)],
+        ),
     ],
 )
 def test_tasks_read_an_address_by_themselves(
-    options: str, path: str, form: Form, bodies: list[bytes]
+    options: str, path: str, block_format: BlockFormat, bodies: list[bytes]
 ) -> None:
-    form = Form(form.format, form.fields, options=options)
+    block_format = BlockFormat(block_format.format, block_format.fields, options=options)
     schema = arrow_schema(BLOCKS)
     row = dict.fromkeys(schema.names) | {
-        "file": f"7\0s3a://bucket/{path}", "block": 0, "end": 1 << 40, "form": form.text
-    }  # fmt: skip
+        "file": f"7\0s3a://bucket/{path}",
+        "block": 0,
+        "end": 1 << 40,
+        "block_format": block_format.text,
+    }
     found = pieces(iter([pa.RecordBatch.from_pylist([row], schema)]))
     assert [body for _, _, rows in found for body in rows.column("body").to_pylist()] == bodies
 
 
-def test_a_form_comes_back_from_its_text() -> None:
+def test_a_file_format_comes_back_from_its_text() -> None:
     nested = Field("n", {"type": "array", "elementType": "long", "containsNull": True})
-    form = Form("csv", (Field("k", "long"), nested), ";", False, True, "region=x")
-    assert Form.of_text(form.text) == form
-    assert Form.of_text(None) == Form("ndjson")
-    assert isinstance(Form("ndjson").opened("file:///tmp/a%20b")[0], LocalFileSystem)
+    block_format = BlockFormat("csv", (Field("k", "long"), nested), ";", False, True, "region=x")
+    assert BlockFormat.of_text(block_format.text) == block_format
+    assert BlockFormat.of_text(None) == BlockFormat("ndjson")
+    assert isinstance(BlockFormat("ndjson").opened("file:///tmp/a%20b")[0], LocalFileSystem)

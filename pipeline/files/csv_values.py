@@ -1,4 +1,4 @@
-"""Cells of CSV as values, a column at once: numbers by Arrow, times as everywhere in Tidegate."""
+"""Parses the cells of a CSV column: numbers by Arrow, times as everywhere in Tidegate."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def values_of(kind: str, cells: pa.Array) -> tuple[pa.Array, Column]:
-    """Return the values of cells, and which cells are no such values; null stays null.
+    """Return the values of cells, and which cells cannot be parsed; null stays null.
 
-    White space around a value that is no string does not count.
+    Surrounding white space is ignored, except in strings.
     """
     if kind == "string":
         return cells, np.zeros(len(cells), np.bool_)
@@ -35,7 +35,7 @@ def values_of(kind: str, cells: pa.Array) -> tuple[pa.Array, Column]:
 
 
 def _values(kind: str, cells: pa.Array) -> pa.Array:
-    """Return the values; null for a cell that is none."""
+    """Return the values; null for a cell that cannot be parsed."""
     decimal = _DECIMAL_KIND.fullmatch(kind)
     if decimal is not None:
         parse = partial(_decimal, precision=int(decimal[1]), scale=int(decimal[2]))
@@ -53,11 +53,11 @@ def _values(kind: str, cells: pa.Array) -> pa.Array:
 
 
 def _cast(cells: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the values that Arrow makes of cells; null for a cell of which it makes none."""
+    """Return the cells as Arrow casts them; null for a cell that it cannot cast."""
     try:
         return cells.cast(kind)
     except pa.ArrowInvalid:
-        # Arrow does not say which. Halves find one among thousands in a few steps.
+        # Arrow does not say which cell. Halving finds one among thousands in a few steps.
         half = len(cells) // 2
         if not half:
             return pa.nulls(1, kind)
@@ -75,7 +75,7 @@ def _parsed(cells: pa.Array, parse: Callable[[str], object], kind: pa.DataType) 
 
 
 def _decimal(cell: str, precision: int, scale: int) -> Decimal:
-    """Return a number, rounded to its decimal places; commas in it do not count."""
+    """Return a number, rounded to `scale` decimal places; commas are ignored."""
     text = cell.replace(",", "")
     if not _DECIMAL.fullmatch(text):
         raise ValueError(cell)
@@ -83,5 +83,5 @@ def _decimal(cell: str, precision: int, scale: int) -> Decimal:
 
 
 def _microseconds(cell: str) -> int:
-    """Return microseconds since 1970; a time without a zone is one of UTC."""
+    """Return microseconds since 1970; a time without a zone is in UTC."""
     return parse_iso_ns(cell) // NS_PER_MICROSECOND

@@ -1,4 +1,4 @@
-"""What the bytes of a block are, as text that Spark carries to the task that reads them."""
+"""The format of a file, as text that Spark passes to the task that reads a block of the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.pipeline.files.objects import Field
 _S3_OF_HADOOP = re.compile("^s3[an]:")
 
 
-class Form(msgspec.Struct, frozen=True, omit_defaults=True):
+class BlockFormat(msgspec.Struct, frozen=True, omit_defaults=True):
     """The format of files, and where to find them.
 
     Attributes:
@@ -21,8 +21,8 @@ class Form(msgspec.Struct, frozen=True, omit_defaults=True):
         fields: the columns of CSV and Parquet.
         delimiter: the delimiter of CSV.
         has_header: whether the first line of CSV names the columns.
-        is_history: rows without a message are left out; numbers that JSON lacks are texts.
-        options: the options of Arrow's file system, as the query of an address.
+        is_history: leave out rows without a message, and show NaN and infinity as strings.
+        options: of Arrow's file system, as the query of a URL.
     """
 
     format: str
@@ -34,12 +34,12 @@ class Form(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """The form as JSON."""
+        """The format as JSON."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
-    def of_text(cls, text: str | None) -> Form:
-        """Return what `text` has said; without it NDJSON."""
+    def of_text(cls, text: str | None) -> BlockFormat:
+        """Parse the property `text`; None means NDJSON."""
         return cls("ndjson") if text is None else msgspec.json.decode(text, type=cls)
 
     def opened(self, address: str) -> tuple[FileSystem, str]:

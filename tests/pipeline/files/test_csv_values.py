@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.support.rules import rule
-from tidegate.pipeline.files.cells import values_of
+from tidegate.pipeline.files.csv_values import values_of
 
 NOON = datetime(2024, 1, 2, 12, 0, tzinfo=UTC)
 
