@@ -38,7 +38,7 @@ from tidegate.app.http.routes.subscribe_plan import SubscribePlans
 from tidegate.app.http.wire import Fields
 from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.sse import EVENT_STREAM
-from tidegate.app.topics.ingest import Form
+from tidegate.app.topics.ingest import BodyForm
 from tidegate.keys.errors import Refusal
 
 if TYPE_CHECKING:  # without authentication its libraries are not loaded
@@ -133,7 +133,7 @@ class HotPath:
         except Refusal:
             return False  # the application will say why
 
-    def _plain(self, scope: Scope) -> tuple[str, Form, Subject | None] | None:
+    def _plain(self, scope: Scope) -> tuple[str, BodyForm, Subject | None] | None:
         """Return topic, form and subject of a publish; None where the application has to answer.
 
         Raises:

@@ -32,7 +32,7 @@ from tidegate.app.parameters import Parameters, Read, flag, line, word
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import Producer, Retry, Store
 from tidegate.app.texts import integer
-from tidegate.app.topics.ingest import Form
+from tidegate.app.topics.ingest import BodyForm
 from tidegate.app.topics.registry import PIPELINE_PREFIX
 from tidegate.app.topics.system_topics import PIPELINES
 
@@ -154,7 +154,7 @@ class PublishRequest:
     """
 
     media_type: str
-    form: Form
+    form: BodyForm
     producer: str | None
     sequence: int | None
     retry_key: str | None
@@ -182,7 +182,9 @@ class PublishRequest:
             detail = "A stage has whole messages: records may change until its commit."
             raise Refused("message-invalid", detail)
         enveloped = _is_enveloped(query.format, media_type, delta=delta)
-        form = Form(media_type == NDJSON, delta, headers.tidegate_conflate is not None, enveloped)
+        form = BodyForm(
+            media_type == NDJSON, delta, headers.tidegate_conflate is not None, enveloped
+        )
         producer, sequence = _producer(headers, is_stage=stage is not None)
         return cls(media_type, form, producer, sequence, retry_key, stage)
 

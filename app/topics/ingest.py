@@ -27,7 +27,7 @@ JSON_SPACE = b" \t\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class BodyForm:
     """The form of a publish request's body.
 
     `lined`: NDJSON, and a refusal names the line. `delta`: merge patches. `exempt`: messages that
@@ -54,7 +54,7 @@ class Ingest:
         self._driver = driver
         self._settings = settings
 
-    async def check(self, entry: CatalogTopic, body: bytes, form: Form) -> Sequence[Item]:
+    async def check(self, entry: CatalogTopic, body: bytes, form: BodyForm) -> Sequence[Item]:
         """Check every message of a request; a large one leaves the loop room to breathe.
 
         Raises:
@@ -73,7 +73,7 @@ class Ingest:
         await asyncio.sleep(0)  # as after lines: a publisher of many requests leaves turns too
         return [message]
 
-    async def check_plain(self, body: bytes, form: Form) -> None:
+    async def check_plain(self, body: bytes, form: BodyForm) -> None:
         """Check a request for a topic that is still to be made: a plain one."""
         await self.check(CatalogTopic(TopicRecord("", TopicDefinition(), "")), body, form)
 
@@ -81,7 +81,7 @@ class Ingest:
         self,
         entry: CatalogTopic,
         body: bytes,
-        form: Form,
+        form: BodyForm,
         producer: Producer | None,
         retry: Retry | None,
     ) -> Appended:
@@ -109,7 +109,9 @@ class Ingest:
                 raise
             return earlier
 
-    def check_at_once(self, entry: CatalogTopic, body: bytes, form: Form) -> Sequence[Item] | None:
+    def check_at_once(
+        self, entry: CatalogTopic, body: bytes, form: BodyForm
+    ) -> Sequence[Item] | None:
         """Check a request of plain JSON in one step; return None where `take` has to decide.
 
         Raises:
@@ -217,7 +219,9 @@ class Ingest:
             await _check_schema(entry, items)
             return await self._writer.write(entry, items, producer, stages=stages)
 
-    async def _check_lines(self, entry: CatalogTopic, body: bytes, form: Form) -> Sequence[Item]:
+    async def _check_lines(
+        self, entry: CatalogTopic, body: bytes, form: BodyForm
+    ) -> Sequence[Item]:
         """Check NDJSON in pieces: each read at once where that is possible, else line by line."""
         is_plain = not form.delta and not form.enveloped
         messages: MessageBlock | list[Item] = []
@@ -244,7 +248,7 @@ class Ingest:
         return messages
 
     async def _checked_by_line(
-        self, entry: CatalogTopic, piece: bytes, first_line: int, form: Form
+        self, entry: CatalogTopic, piece: bytes, first_line: int, form: BodyForm
     ) -> list[Item]:
         """Check lines one by one; only here does a bad one get its refusal."""
         messages: list[Item] = []
@@ -258,7 +262,7 @@ class Ingest:
                 await entry.yield_after_work()
         return messages
 
-    def _checked(self, entry: CatalogTopic, text: bytes, line: int | None, form: Form) -> Item:
+    def _checked(self, entry: CatalogTopic, text: bytes, line: int | None, form: BodyForm) -> Item:
         try:
             if form.enveloped:
                 return self._unfolded(entry, text, line, form)
@@ -276,7 +280,7 @@ class Ingest:
             entry.check_schema(payload, line)
         return Message(payload, record_key, form.exempt)
 
-    def _unfolded(self, entry: CatalogTopic, text: bytes, line: int | None, form: Form) -> Item:
+    def _unfolded(self, entry: CatalogTopic, text: bytes, line: int | None, form: BodyForm) -> Item:
         envelope = read_envelope(text)
         if envelope.reason is not None:
             # Before anything that depends on the topic, whose definition may be hidden.
@@ -303,7 +307,7 @@ class Ingest:
             raise KeyInvalid(f"the topic's key has {len(spec.paths)} fields")
         return Removal(record_key, envelope.reason)
 
-    def _as_it_is(self, entry: CatalogTopic, body: bytes, form: Form) -> Message:
+    def _as_it_is(self, entry: CatalogTopic, body: bytes, form: BodyForm) -> Message:
         """Return the body as one message, text or bytes; text must be UTF-8."""
         self._check_size(entry, body, None)
         if entry.document.kind is Kind.TEXT:

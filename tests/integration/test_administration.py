@@ -18,7 +18,7 @@ from tests.support.models.linearizable import Operation, State, linearizable
 from tests.support.rules import rule
 from tidegate.app.stores.items import Item
 from tidegate.app.stores.store import TopicRecord
-from tidegate.app.topics.ingest import Form, Ingest
+from tidegate.app.topics.ingest import BodyForm, Ingest
 from tidegate.app.topics.registry import CatalogTopic
 
 Step = Callable[[Any], State | None]
@@ -174,7 +174,7 @@ class SlowCheck:
         self._change = change
         self.checks = 0
 
-    async def check(self, entry: CatalogTopic, body: bytes, form: Form) -> Sequence[Item]:
+    async def check(self, entry: CatalogTopic, body: bytes, form: BodyForm) -> Sequence[Item]:
         self.checks += 1
         messages = await self._check(entry, body, form)
         if self.checks == 1:

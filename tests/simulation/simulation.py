@@ -24,14 +24,14 @@ from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.application import create_app
 from tidegate.app.refusals import Refused
-from tidegate.app.topics.ingest import Form
+from tidegate.app.topics.ingest import BodyForm
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import Frame, RemovalReason
 from tidegate.conflation.outputs import CloseReason
 from tidegate.conflation.sessions.accounting import EngineStats, SessionStats
 from tidegate.keys.text.duration import Instant
 
-LINES = Form(lined=True)
+LINES = BodyForm(lined=True)
 LOOK_EVERY = 4
 WALL_MS = 1_800_000_000_000
 """The wall clock at the beginning of a simulation."""

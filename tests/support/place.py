@@ -15,14 +15,14 @@ from tidegate.app.stores.store import Appended, Producer, Store
 from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.derived import DerivedTopics, Leadership
-from tidegate.app.topics.ingest import Form, Ingest
+from tidegate.app.topics.ingest import BodyForm, Ingest
 from tidegate.app.topics.registry import CatalogTopic, Precondition
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.sessions.session import QueueLimits
 
-LINES = Form(lined=True)
+LINES = BodyForm(lined=True)
 MERGERS = Mergers()
 
 
@@ -60,7 +60,7 @@ class Place:
         name: str,
         *messages: object,
         producer: Producer | None = None,
-        form: Form = LINES,
+        form: BodyForm = LINES,
     ) -> Appended:
         entry = self.catalog.get(name)
         body = b"\n".join(json.dumps(message).encode() for message in messages)

@@ -17,7 +17,7 @@ from tidegate.app.streams.decisions import SubscriptionParameters
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.session import Session
 from tidegate.app.streams.subscribe_request import SubscribeRequest
-from tidegate.app.topics.ingest import Form
+from tidegate.app.topics.ingest import BodyForm
 from tidegate.clients.sse import Event, Parser
 
 PLENTY = 1 << 20
@@ -37,7 +37,7 @@ class Room:
     async def say(self, *messages: object, topic: str = "px") -> None:
         entry = self.gateway.catalog.get(topic)
         body = b"\n".join(json.dumps(message).encode() for message in messages)
-        checked = await self.gateway.ingest.check(entry, body, Form(lined=True))
+        checked = await self.gateway.ingest.check(entry, body, BodyForm(lined=True))
         await self.gateway.ingest.publish(entry, checked, None)
 
     def kept(self, **given: Any) -> Session:

@@ -62,7 +62,7 @@ from tidegate.app.parameters import Parameters, text, whole
 from tidegate.app.refusals import Refused, topic_unknown
 from tidegate.app.stores.store import Appended
 from tidegate.app.streams.encoding import EnvelopeWriter
-from tidegate.app.topics.ingest import Form
+from tidegate.app.topics.ingest import BodyForm
 from tidegate.app.topics.registry import (
     CatalogTopic,
     DeletedWithMessages,
@@ -174,14 +174,14 @@ async def publish(request: Request) -> Response:
 
 
 PLAIN = (
-    PublishRequest(JSON, Form(), None, None, None, None),
-    PublishRequest(NDJSON, Form(lined=True), None, None, None, None),
+    PublishRequest(JSON, BodyForm(), None, None, None, None),
+    PublishRequest(NDJSON, BodyForm(lined=True), None, None, None, None),
 )
 """What is published in one iteration, where nothing has to be waited for."""
 
 
 def publish_at_once(
-    gateway: Gateway, name: str, form: Form, subject: Subject | None, payload: bytes
+    gateway: Gateway, name: str, form: BodyForm, subject: Subject | None, payload: bytes
 ) -> bytes | None:
     """Publish the body of a plain request in this iteration, and return the answer's.
 
@@ -205,11 +205,11 @@ def publish_at_once(
     return _answer_of(entry, appended)
 
 
-def _counted(payload: bytes, form: Form) -> int:
+def _counted(payload: bytes, form: BodyForm) -> int:
     return payload.count(b"\n") + 1 if form.lined else 1
 
 
-def _granted_form(form: Form, scope: Scope, topic: str) -> Form:
+def _granted_form(form: BodyForm, scope: Scope, topic: str) -> BodyForm:
     """Return the form without removals if the subject may not remove records of the topic.
 
     Raises:
@@ -232,7 +232,7 @@ async def _staged(
     gateway: Gateway,
     entry: CatalogTopic,
     payload: bytes,
-    form: Form,
+    form: BodyForm,
     asked: PublishRequest,
     own_stage: str,
 ) -> Response:

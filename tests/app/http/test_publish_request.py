@@ -12,7 +12,7 @@ from tidegate.app.http.publish_request import DIGESTED_AT_ONCE, PublishRequest
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import Producer
-from tidegate.app.topics.ingest import Form
+from tidegate.app.topics.ingest import BodyForm
 
 JSON = ("Content-Type", "application/json")
 
@@ -33,7 +33,7 @@ def read(*headers: tuple[str, str], query: str = "") -> PublishRequest:
 
 
 def test_a_plain_request_asks_for_nothing_special() -> None:
-    assert read(JSON) == PublishRequest("application/json", Form(), None, None, None, None)
+    assert read(JSON) == PublishRequest("application/json", BodyForm(), None, None, None, None)
 
 
 def test_each_word_of_the_head_is_heard() -> None:
@@ -45,7 +45,7 @@ def test_each_word_of_the_head_is_heard() -> None:
         ("Tidegate-Conflate", "never"),
         query="delta=true&ack=processed",
     )
-    assert asked.form == Form(lined=True, delta=True, exempt=True)
+    assert asked.form == BodyForm(lined=True, delta=True, exempt=True)
     assert asked.numbered() == Producer("p", 7)
     assert asked.retry_key == '"k"'
 
@@ -117,9 +117,9 @@ async def test_without_the_header_there_is_no_retry() -> None:
 
 def test_envelopes_are_json_and_whole() -> None:
     lines = ("Content-Type", "application/x-ndjson")
-    assert read(lines, query="format=envelope").form == Form(lined=True, enveloped=True)
-    assert read(JSON, query="format=envelope").form == Form(enveloped=True)
-    assert read(JSON, query="format=value").form == Form()
+    assert read(lines, query="format=envelope").form == BodyForm(lined=True, enveloped=True)
+    assert read(JSON, query="format=envelope").form == BodyForm(enveloped=True)
+    assert read(JSON, query="format=value").form == BodyForm()
     for header, query in (
         (JSON, "format=envelopes"),
         (JSON, "format=envelope&delta=true"),

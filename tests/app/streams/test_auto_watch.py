@@ -22,7 +22,7 @@ from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.session import Session
 from tidegate.app.streams.subscribe_request import SubscribeRequest
 from tidegate.app.streams.subscriptions import SessionSubscription
-from tidegate.app.topics.ingest import Form
+from tidegate.app.topics.ingest import BodyForm
 from tidegate.clients.sse import Event, Parser
 from tidegate.conflation.outputs import Output
 from tidegate.keys.text.duration import MILLISECOND
@@ -83,7 +83,7 @@ class Desk:
         for topic in topics or ("px",):
             entry = self.gateway.catalog.get(topic)
             body = json.dumps({"k": 1, "v": self.version, "pad": "x" * 500}).encode()
-            checked = await self.gateway.ingest.check(entry, body, Form(lined=True))
+            checked = await self.gateway.ingest.check(entry, body, BodyForm(lined=True))
             await self.gateway.ingest.publish(entry, checked, None)
 
     def written(self, *, is_taken: bool = True) -> list[Event]:

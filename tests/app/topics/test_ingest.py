@@ -14,7 +14,7 @@ from tests.support.rules import rule
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Item, Message
 from tidegate.app.stores.store import Appended, Producer, Retry
-from tidegate.app.topics.ingest import COUNTED_AT_ONCE, Form
+from tidegate.app.topics.ingest import COUNTED_AT_ONCE, BodyForm
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RemovalReason
 
@@ -22,7 +22,7 @@ SPARK = {"topic": "px", "interval": "1s", "engine": "spark"}
 
 
 async def check(place: Place, body: bytes, *, lined: bool = True) -> list[Item]:
-    return list(await place.ingest.check(place.catalog.get("px"), body, Form(lined=lined)))
+    return list(await place.ingest.check(place.catalog.get("px"), body, BodyForm(lined=lined)))
 
 
 async def test_lines_become_messages_with_their_keys() -> None:
@@ -68,12 +68,12 @@ async def test_one_bad_line_refuses_the_request(body: bytes, code: str, line: in
 
 
 BEYOND = [
-    (b'{"k":1}\n{"k":2,"v":1e400}', Form(lined=True), 2, 11),
-    (b'{"k":1,"v":[1e308,' + b"9" * 309 + b"]}", Form(lined=True), 1, 18),
-    (b'{"k":1,"v":-1E+309}', Form(), None, 11),
-    (b'{"k":1,"v":1e400}', Form(delta=True), None, 11),
-    (b'{"value":{"k":1,"v":1e400}}', Form(lined=True, enveloped=True), 1, 20),
-    (b'{"key":[1],"reason":"deleted","value":1e400}', Form(enveloped=True), None, 38),
+    (b'{"k":1}\n{"k":2,"v":1e400}', BodyForm(lined=True), 2, 11),
+    (b'{"k":1,"v":[1e308,' + b"9" * 309 + b"]}", BodyForm(lined=True), 1, 18),
+    (b'{"k":1,"v":-1E+309}', BodyForm(), None, 11),
+    (b'{"k":1,"v":1e400}', BodyForm(delta=True), None, 11),
+    (b'{"value":{"k":1,"v":1e400}}', BodyForm(lined=True, enveloped=True), 1, 20),
+    (b'{"key":[1],"reason":"deleted","value":1e400}', BodyForm(enveloped=True), None, 38),
 ]
 
 
@@ -82,7 +82,7 @@ BEYOND = [
     ("body", "form", "line", "position"), BEYOND, ids=lambda given: str(given)[:40]
 )
 async def test_a_number_beyond_a_double_is_refused_wherever_a_message_enters(
-    body: bytes, form: Form, line: int | None, position: int
+    body: bytes, form: BodyForm, line: int | None, position: int
 ) -> None:
     place = await keyed()
     with pytest.raises(Refused, match="beyond a double") as refused:
@@ -114,7 +114,7 @@ async def test_lines_are_counted_where_some_are_read_together_and_some_are_not()
 
 async def test_exempt_lines_are_exempt() -> None:
     place = await keyed()
-    form = Form(lined=True, exempt=True)
+    form = BodyForm(lined=True, exempt=True)
     body = b'{"k":"a"}\n{"k":"b"}'
     checked = await place.ingest.check(place.catalog.get("px"), body, form)
     assert [message.exempt for message in checked if isinstance(message, Message)] == [True, True]
@@ -335,13 +335,13 @@ async def test_a_text_and_bytes_have_a_size_too(kind: str) -> None:
 
 async def test_messages_are_exempt_where_their_publisher_says_so() -> None:
     place = await keyed()
-    await place.say("px", {"k": 1}, {"k": 2}, form=Form(lined=True, exempt=True))
+    await place.say("px", {"k": 1}, {"k": 2}, form=BodyForm(lined=True, exempt=True))
     await place.say("px", {"k": 1})
     journal = place.driver.engine.topic("px").journal.after(0)
     assert [frame.exempt for frame in journal] == [True, True, False]
 
 
-DELTAS = Form(lined=True, delta=True)
+DELTAS = BodyForm(lined=True, delta=True)
 
 
 async def test_a_delta_is_published_as_the_record_that_it_makes() -> None:

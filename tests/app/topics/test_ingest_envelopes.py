@@ -10,10 +10,10 @@ from tests.support.place import Place, keyed
 from tests.support.rules import rule
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Message, Removal
-from tidegate.app.topics.ingest import Form
+from tidegate.app.topics.ingest import BodyForm
 from tidegate.conflation.frame import RemovalReason
 
-ENVELOPES = Form(lined=True, exempt=True, enveloped=True)
+ENVELOPES = BodyForm(lined=True, exempt=True, enveloped=True)
 
 
 @rule("publish-8")

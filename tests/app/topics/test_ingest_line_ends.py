@@ -6,11 +6,11 @@ import pytest
 
 from tests.support.place import LINES, keyed
 from tidegate.app.refusals import Refused
-from tidegate.app.topics.ingest import Form
+from tidegate.app.topics.ingest import BodyForm
 
 
-@pytest.mark.parametrize("form", [LINES, Form(lined=True, enveloped=True)])
-async def test_a_line_ends_before_its_return(form: Form) -> None:
+@pytest.mark.parametrize("form", [LINES, BodyForm(lined=True, enveloped=True)])
+async def test_a_line_ends_before_its_return(form: BodyForm) -> None:
     place = await keyed()
     found = []
     for end in (b"\n", b"\r\n"):
