@@ -14,7 +14,7 @@ from tidegate.app.streams.decisions import (
     granted_to,
 )
 from tidegate.app.streams.encoding import Format
-from tidegate.app.streams.polled_rows import Form
+from tidegate.app.streams.polled_rows import RowForm
 from tidegate.app.streams.subscribe_request import SubscribeRequest
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import OptionsInvalid
@@ -64,7 +64,7 @@ class PollRequest:
     """What a polling reader is granted of one topic: a subscription to its rows, and their form."""
 
     subscription: Subscription
-    form: Form
+    form: RowForm
     kind: Kind
 
 
@@ -109,9 +109,9 @@ def granted_poll(
     )
     subscription = granted_to(context, name, request).subscription
     _check(subscription, options, has_records=has_records)
-    if asked.form == Form.STATE and not has_records:
+    if asked.form == RowForm.STATE and not has_records:
         raise Refused("options-invalid", "format=state needs a topic with a key, and no series.")
-    form = Form(asked.form) if asked.form else (Form.STATE if has_records else Form.VALUE)
+    form = RowForm(asked.form) if asked.form else (RowForm.STATE if has_records else RowForm.VALUE)
     return PollRequest(subscription, form, entry.document.kind)
 
 

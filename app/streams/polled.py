@@ -26,12 +26,12 @@ from tidegate.app.streams.decisions import SessionContext
 from tidegate.app.streams.driver import Consumer, Driver
 from tidegate.app.streams.poll_request import PollRequest, PollTexts, granted_poll
 from tidegate.app.streams.polled_rows import (
-    Form,
     JournalPages,
     Page,
     PageSource,
     Position,
     RecordPages,
+    RowForm,
 )
 from tidegate.conflation.definition import Definition, Kind
 from tidegate.conflation.errors import TopicUnknown
@@ -61,7 +61,7 @@ POSITIONS_S: Final = 1.0
 NAME: Final = "polled"
 
 
-Identity = tuple[str, LaneId, Form]
+Identity = tuple[str, LaneId, RowForm]
 """Of a stream: equal ones are one."""
 Answering = Callable[[Page | Refused], None]
 """Called with what follows a position: no row if nothing has come, or the stream has ended."""
@@ -105,7 +105,7 @@ class PolledStream:
     """
 
     def __init__(
-        self, driver: Driver, session: str, subscription: Subscription, form: Form, kind: Kind
+        self, driver: Driver, session: str, subscription: Subscription, form: RowForm, kind: Kind
     ) -> None:
         """Begin to read a topic.
 

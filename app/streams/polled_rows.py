@@ -35,7 +35,7 @@ RESET: Final = b'{"headers":{"control":"reset"}}'
 """The row after which a reader begins anew: it clears what it has."""
 
 
-class Form(StrEnum):
+class RowForm(StrEnum):
     """How rows are written: as changes of keys, or their values alone."""
 
     STATE = "state"
@@ -82,7 +82,7 @@ _POSITION = re.compile(
 )
 
 
-def mark_of(subscription: Subscription, form: Form, kind: Kind) -> str:
+def mark_of(subscription: Subscription, form: RowForm, kind: Kind) -> str:
     """Return a short hash of what a stream shows: which rows, which of their fields, and how.
 
     A topic's own options and a token's grants may change it under a reader, whose records are then
@@ -167,7 +167,7 @@ class RecordPages:
     other rows is answered with `reset` and a snapshot; values alone cannot say so, and are refused.
     """
 
-    def __init__(self, subscription: Subscription, form: Form, kind: Kind) -> None:
+    def __init__(self, subscription: Subscription, form: RowForm, kind: Kind) -> None:
         self._feed_id = subscription.lane_id.feed
         self.mark = mark_of(subscription, form, kind)
         self._shown = shown_as(subscription.lane_id.select)
@@ -185,7 +185,7 @@ class RecordPages:
         """
         board = self._board(topic)
         begins = since is None or not self._reaches(topic, board, since)
-        if begins and since is not None and self._form is Form.VALUE:
+        if begins and since is not None and self._form is RowForm.VALUE:
             raise expired()
         offset, cut = (-1, topic.head) if begins or since is None else (since.offset, since.cut)
         rows: list[bytes] = [RESET] if begins and since is not None else []
@@ -233,7 +233,7 @@ class RecordPages:
         return max(board.horizon, self._known_from) <= asked <= topic.head
 
     def _row(self, board_key: str, frame: Frame, *, is_known: bool) -> bytes:
-        if self._form is Form.VALUE:
+        if self._form is RowForm.VALUE:
             return b"" if frame.removed else json_value(self._as_shown(frame), self._kind)
         head = self._head + msgspec.json.encode(board_key)
         if frame.removed:
@@ -251,7 +251,7 @@ class JournalPages:
 
     def __init__(self, subscription: Subscription, kind: Kind) -> None:
         wanted = subscription.lane_id.feed.filter
-        self.mark = mark_of(subscription, Form.VALUE, kind)
+        self.mark = mark_of(subscription, RowForm.VALUE, kind)
         self._matches = None if wanted is None else wanted.matcher(subscription.topic)
         self._shown = shown_as(subscription.lane_id.select)
         self._kind = kind

@@ -45,7 +45,7 @@ from tidegate.app.refusals import Refused
 from tidegate.app.streams.compression import Coding, encoder_of, negotiate
 from tidegate.app.streams.poll_request import PollTexts
 from tidegate.app.streams.polled import PolledStream
-from tidegate.app.streams.polled_rows import Form, Page, Position
+from tidegate.app.streams.polled_rows import Page, Position, RowForm
 from tidegate.app.streams.sse import END, EVENT_STREAM, HEARTBEAT
 from tidegate.conflation.frame import Frame
 from tidegate.keys.text.bookmark import Bookmark
@@ -107,7 +107,7 @@ class Polling(Parameters):
     order_by: Annotated[str | None, text(), Field(description="The order of top_n: /a DESC")] = None
     form: Annotated[
         str | None,
-        word("format", tuple(Form)),
+        word("format", tuple(RowForm)),
         Field(alias="format", description="state, but value on a topic without a key"),
     ] = None
     offset: Annotated[
@@ -562,7 +562,7 @@ def _tags(if_none_match: str) -> list[str]:
     return [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
 
 
-def _media_type(scope: Scope, live: str | None, form: Form) -> str:
+def _media_type(scope: Scope, live: str | None, form: RowForm) -> str:
     """Return the media type of rows that Accept weighs most.
 
     Raises:
@@ -571,7 +571,7 @@ def _media_type(scope: Scope, live: str | None, form: Form) -> str:
     if live is not None:
         require_accept(scope, EVENT_STREAM if live == SSE else JSON)
         return JSON
-    if form is Form.VALUE:
+    if form is RowForm.VALUE:
         return chosen_format(scope, RECORDS)
     if preferred(scope, CHANGES) is None and preferred(scope, RECORDS) is not None:
         detail = "A removal is no row of CSV or Arrow; format=value has no removals."

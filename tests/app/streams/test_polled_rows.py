@@ -16,7 +16,7 @@ from tests.support.profiles import NIGHTLY, SEARCHED_FOR_EACH, SEED
 from tests.support.rules import rule
 from tidegate.app.refusals import Refused
 from tidegate.app.streams import polled_rows
-from tidegate.app.streams.polled_rows import Form, Page, Position, RecordPages, mark_of
+from tidegate.app.streams.polled_rows import Page, Position, RecordPages, RowForm, mark_of
 from tidegate.conflation.definition import Definition, History, Kind
 from tidegate.conflation.frame import Frame, Tombstone
 from tidegate.conflation.options.grant import decide
@@ -76,7 +76,7 @@ class World:
         self.feed_id = subscription.lane_id.feed
         self.topic.lane(subscription.lane_id)
         self.lane_id = subscription.lane_id
-        self.pages = RecordPages(subscription, Form.STATE, Kind.JSON)
+        self.pages = RecordPages(subscription, RowForm.STATE, Kind.JSON)
         self.filter = self.feed_id.filter
         self.kept: dict[Position | None, list[Page]] = {}
         self.time = 0
@@ -171,7 +171,7 @@ def test_values_alone_cannot_say_that_removals_are_forgotten() -> None:
     world = World(Random(1), "")
     pages = RecordPages(
         decide("px", DEFINITION, Options.of(conflation=1, oof=True), command=Command.SUBSCRIBE),
-        Form.VALUE,
+        RowForm.VALUE,
         Kind.JSON,
     )
     world.publish()
@@ -196,7 +196,7 @@ def test_positions_of_an_epoch_are_in_the_order_of_their_texts() -> None:
 
 @rule("polling-3")
 def test_a_mark_tells_apart_what_is_read_and_nothing_else() -> None:
-    def marked(filter_text: str = "", form: Form = Form.STATE, **options: Any) -> str:
+    def marked(filter_text: str = "", form: RowForm = RowForm.STATE, **options: Any) -> str:
         wanted = Options.of(**{"conflation": 1_000_000_000, "oof": True, **options})
         command = None if "top_n" in options else Command.SUBSCRIBE
         found = decide("px", DEFINITION, wanted, command=command, filter_text=filter_text)
@@ -209,7 +209,7 @@ def test_a_mark_tells_apart_what_is_read_and_nothing_else() -> None:
     others = [
         marked("/v > 1"),
         marked("/v > 2"),
-        marked(form=Form.VALUE),
+        marked(form=RowForm.VALUE),
         marked(select=Select.parse("[-/v]")),
         marked(top_n=3),
         marked(top_n=4),
