@@ -10,7 +10,9 @@ import socket
 import struct
 import sys
 from asyncio.trsock import TransportSocket
+from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
 from tidegate.app.figures import ConnectionFigures
@@ -357,23 +359,24 @@ class WriteWatch:
         self._write_timeout_s = write_timeout_s
         self._scheduler = scheduler
         self._is_armed = False
-        self._written: set[Connection] = set()
-        self._written_groups: set[Callable[[], Iterable[Connection]]] = set()
-        # Connections with unsent bytes.
+        # Dicts in place of sets, for their order.
+        self._written: dict[Connection, None] = {}
+        self._written_groups: dict[Callable[[], Iterable[Connection]], None] = {}
+        # Connections with unsent bytes, longest first.
         self._waiting: dict[Connection, WriteDeadline] = {}
         # Of the check under way: connections that are still to be checked, and earlier deadlines.
-        self._unchecked: list[Connection] = []
+        self._unchecked: deque[Connection] = deque()
         self._before: dict[Connection, WriteDeadline] = {}
 
     def note_write(self, connection: Connection) -> None:
         """Check the connection soon: bytes were written."""
-        self._written.add(connection)
+        self._written[connection] = None
         if not self._is_armed:
             self._arm()
 
     def note_group(self, connections: Callable[[], Iterable[Connection]]) -> None:
         """Check connections soon: bytes were written to all that the function returns."""
-        self._written_groups.add(connections)
+        self._written_groups[connections] = None
         if not self._is_armed:
             self._arm()
 
@@ -384,21 +387,22 @@ class WriteWatch:
 
     def forget(self, connection: Connection) -> None:
         """Check a connection no more, and free it: it is lost."""
-        self._written.discard(connection)
+        self._written.pop(connection, None)
         self._waiting.pop(connection, None)
         connection.release()
 
     def _check(self) -> None:
         """Check some connections, and the others in the next iterations."""
         if not self._unchecked:
-            groups = (connections() for connections in self._written_groups)
-            self._unchecked = [*self._written.union(self._waiting, *groups)]
+            in_groups = chain.from_iterable(connections() for connections in self._written_groups)
+            each_once = dict.fromkeys(chain(self._waiting, self._written, in_groups))
+            self._unchecked = deque(each_once)
             self._written.clear()
             self._written_groups.clear()
             self._before, self._waiting = self._waiting, {}
         now_s = asyncio.get_running_loop().time()
         for _ in range(min(CHECKED_AT_ONCE, len(self._unchecked))):
-            connection = self._unchecked.pop()
+            connection = self._unchecked.popleft()
             if not connection.unsent_bytes:  # all taken: watched again from its next write
                 continue
             mark = connection.taken_mark

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Final, NamedTuple
@@ -139,7 +140,7 @@ class CohortWriter:
         self._recipients: list[Recipient | None] = []
         self._sockets: list[socket.socket] = []
         self._streams = 0
-        self._draining: list[Recipient] = []
+        self._draining: deque[Recipient] = deque()
         self._write_watch: WriteWatch | None = None
         # The round under way: streams before `_at` have its text already. Streams from `_end` on
         # came later, and had it before they came.
@@ -289,9 +290,8 @@ class CohortWriter:
 
     def _end_draining(self) -> None:
         """Take back some streams whose transports are empty again, and send others away."""
-        some = self._draining[-DRAINED_AT_ONCE:]
-        del self._draining[-DRAINED_AT_ONCE:]
-        for recipient in some:
+        for _ in range(min(DRAINED_AT_ONCE, len(self._draining))):
+            recipient = self._draining.popleft()
             if recipient.at == LEFT:
                 continue
             if recipient.line.connection.write_buffer_bytes:

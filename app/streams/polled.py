@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -119,7 +120,7 @@ class PolledStream:
         self._pages: dict[Position | None, Page] = {}
         self._kept_bytes = 0
         self._waiting: dict[Position, dict[Waiter, None]] = {}
-        self._released: list[Position] = []
+        self._released: deque[Position] = deque()
         self._is_flushing = False
         self._passing: asyncio.TimerHandle | None = None
         self._is_built = asyncio.Event()
@@ -328,11 +329,11 @@ class PolledStream:
         self._forget_asked()
         self._pages.clear()
         self._kept_bytes = 0
-        self._released = list(self._waiting)
+        self._released = deque(self._waiting)
         self._release()
 
     def _release(self) -> None:
-        """Answer those who wait at two positions; the next two come in turn with the streams.
+        """Answer those who wait longest at two positions; the next two in turn with the streams.
 
         Both lead to the topic's head of this moment: from the next flush on their readers are at
         one position. One at a time they would stay apart for ever, and each be a request.
@@ -340,7 +341,7 @@ class PolledStream:
         for _ in range(RELEASED_AT_ONCE):
             if not self._released or self.is_over:
                 return
-            since = self._released.pop()
+            since = self._released.popleft()
             if since in self._waiting:
                 self._release_from(since)
         if self._released:

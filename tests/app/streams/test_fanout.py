@@ -249,6 +249,8 @@ async def test_a_crowd_whose_sockets_are_full_is_sent_away_in_turns() -> None:
         while sent_away[-1] < len(peers):
             made.writer()
             sent_away.append(sum(peer.sent_away for peer in peers))
+            in_order = [peer.sent_away for peer in peers]
+            assert in_order == sorted(in_order, reverse=True), "the first to drain leave first"
         assert sent_away == [0, DRAINED_AT_ONCE, 2 * DRAINED_AT_ONCE, 3 * DRAINED_AT_ONCE]
 
 

@@ -147,7 +147,9 @@ async def test_a_crowd_that_takes_nothing_is_cut_one_by_one() -> None:
         async with asyncio.timeout(HANGS_S):
             while given_up[-1] < len(pairs):
                 await an_iteration()
-                given_up.append(sum(each.connection.is_given_up for each in pairs))
+                each_given_up = [each.connection.is_given_up for each in pairs]
+                assert each_given_up == sorted(each_given_up, reverse=True), "oldest write first"
+                given_up.append(sum(each_given_up))
         assert max(now - before for before, now in pairwise(given_up)) == 1
 
 
