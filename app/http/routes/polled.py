@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from fastapi import APIRouter, Request, Response
@@ -15,13 +15,19 @@ from tidegate.app.http.openapi import answer, name_of, problems, ref
 from tidegate.app.http.parameters import STRICT
 from tidegate.app.http.routes.models.polled import PolledStreams
 from tidegate.app.http.scope import gateway_of, grants_in
+from tidegate.app.streams.poll_request import ONE_KEY
 from tidegate.app.streams.polled import PolledStream
-from tidegate.app.streams.polled_view import polled_view
 from tidegate.app.timers import in_turns
+from tidegate.conflation.options.grant import granted
 from tidegate.conflation.steps import in_pieces
+from tidegate.conflation.subscription import Window
+from tidegate.keys.text.duration import MILLISECOND
 
 VIEWED_AT_ONCE = 20
 """Streams whose positions are counted in one iteration; each may have a thousand."""
+
+STANDS_IN: Final = f"conflation_key={ONE_KEY},"
+"""Of a topic without a key: nobody asked for it, and nobody may."""
 
 router = APIRouter(tags=["polling"], dependencies=STRICT, generate_unique_id_function=name_of)
 
@@ -47,7 +53,7 @@ async def list_polled(request: Request) -> Response:
 
     def viewed(piece: Sequence[PolledStream]) -> list[dict[str, Any]]:
         # Its topic may go while others are viewed.
-        views = [polled_view(each) for each in piece if not each.is_over]
+        views = [_view(each) for each in piece if not each.is_over]
         return [{**each, "gateway": gateway.sessions.context.gateway_id} for each in views]
 
     streams = await in_turns(in_pieces(found, VIEWED_AT_ONCE, viewed))
@@ -64,3 +70,29 @@ async def list_polled(request: Request) -> Response:
         streams.sort(key=lambda each: each["topic"])
         document["missing"] = missing
     return json_answer(document)
+
+
+def _view(stream: PolledStream) -> dict[str, Any]:
+    """Return the view of a polled stream whose topic is there."""
+    subscription = stream.subscription
+    feed = subscription.lane_id.feed
+    positions = stream.read_positions()
+    epoch = stream.position.epoch
+    inside = [each for each in positions if each is not None and each.epoch == epoch]
+    offsets = sorted(inside, key=lambda each: each.offset)
+    return {
+        "topic": subscription.topic,
+        "options": granted(subscription).replace(STANDS_IN, ""),
+        "filter": None if feed.filter is None else str(feed.filter),
+        "order_by": str(feed.shape.order) if isinstance(feed.shape, Window) else None,
+        "format": stream.form,
+        "interval_ms": subscription.lane_id.interval_ns // MILLISECOND,
+        "opened_ms": stream.opened_ms,
+        "requests": stream.requests,
+        "answers": stream.answers,
+        "sent_bytes": stream.sent_bytes,
+        "waiting": stream.waiting,
+        "positions": len(positions),
+        "newest_age_ms": stream.age_ms(offsets[-1]) if offsets else None,
+        "oldest_age_ms": stream.age_ms(offsets[0]) if offsets else None,
+    }
