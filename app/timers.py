@@ -1,4 +1,4 @@
-"""Timing on the event loop: the engine's next deadline, work in idle time, pauses of retries."""
+"""Wall time, and the pauses of retries."""
 
 from __future__ import annotations
 
@@ -7,101 +7,11 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
-
-from tidegate.conflation.steps import Result, Steps
-from tidegate.keys.text.duration import Instant
-
-# A loop that calls at most LATE_S after the time that it was given has nothing else to do.
-LOOK_S = 0.005
-LATE_S = 0.002
 
 
 def wall_ms() -> int:
     """Return wall time in milliseconds of the epoch, as messages are stamped."""
     return time.time_ns() // 1_000_000
-
-
-class Timer:
-    """Calls back once, at the time that was set last.
-
-    Args:
-        now: the clock, never running back.
-        call: called with what it was set to; a loop may call a little early.
-    """
-
-    def __init__(self, now: Callable[[], Instant], call: Callable[[Instant], None]) -> None:
-        self._now = now
-        self._call = call
-        self._handle: asyncio.Handle | None = None
-        self._due: Instant | None = None
-
-    def set(self, due: Instant | None) -> None:
-        """Set the time, replacing the one before; past: at once, None: never."""
-        if due == self._due:
-            return
-        if self._handle is not None:
-            self._handle.cancel()
-        self._handle, self._due = None, due
-        if due is None:
-            return
-        loop = asyncio.get_running_loop()
-        self._handle = loop.call_later((due - self._now()) / 1e9, self._fire, due)
-
-    def _fire(self, due: Instant) -> None:
-        self._handle, self._due = None, None
-        self._call(due)
-
-
-# One for each loop: tests run many loops, one after the other.
-_TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-
-
-async def in_turns(steps: Steps[Result]) -> Result:
-    """Run steps one by one, and yield to the event loop after each; return their result.
-
-    At most one step runs in an iteration, whichever request it belongs to: requests take turns.
-    """
-    turn = _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-    while True:
-        async with turn:
-            try:
-                next(steps)
-            except StopIteration as end:
-                result: Result = end.value
-                return result
-            await asyncio.sleep(0)
-
-
-class IdleTask:
-    """Does work step by step while the loop is idle, until none is left.
-
-    Args:
-        has_work: whether there is.
-        step: a bounded part of it; False where there was nothing that could be done.
-    """
-
-    def __init__(self, has_work: Callable[[], bool], step: Callable[[], bool]) -> None:
-        self._has_work = has_work
-        self._step = step
-        self._look: asyncio.TimerHandle | None = None
-
-    @property
-    def is_looking(self) -> bool:
-        """True while it waits for idle time."""
-        return self._look is not None
-
-    def look(self) -> None:
-        """Look for idle time if there is work."""
-        if self._look is None and self._has_work():
-            loop = asyncio.get_running_loop()
-            self._look = loop.call_later(LOOK_S, self._looked, loop.time() + LOOK_S)
-
-    def _looked(self, due_s: float) -> None:
-        self._look = None
-        is_idle = asyncio.get_running_loop().time() <= due_s + LATE_S
-        if not is_idle or self._step():
-            self.look()
 
 
 class Backoff:

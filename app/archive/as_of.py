@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tidegate.app.archive.archive import TRIES, Archive
 from tidegate.app.refusals import Refused
-from tidegate.app.timers import in_turns
+from tidegate.app.streams.scheduler import in_turns
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame

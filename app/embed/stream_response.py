@@ -218,7 +218,7 @@ class _Turn:
         self._loop = asyncio.get_running_loop()
         self._due_s = INFINITY
         self._taken: asyncio.Future[bytes] | None = None
-        writer.reader.consumer.wakeup.on_woken = self._woken
+        writer.reader.consumer.on_woken = self._woken
 
     async def next(self) -> bytes:
         """Wait for the next text; empty: the stream is over. Only after there was none."""

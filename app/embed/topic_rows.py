@@ -78,7 +78,7 @@ async def topic_rows(open_reader: Callable[[], TopicReader]) -> AsyncGenerator[l
                 yield rows
                 await asyncio.sleep(0)  # whoever never waits would let nobody else run
             if not outputs:
-                await consumer.wakeup.wait(WAIT_S)
+                await consumer.wait(WAIT_S)
             elif _has_ended(outputs):
                 return
     finally:

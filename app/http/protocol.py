@@ -35,7 +35,7 @@ from tidegate.app.http.wire import (
 )
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
-from tidegate.app.streams.connection import Connection, Deadline, HandedOver, WriteWatch
+from tidegate.app.streams.connection import Connection, HandedOver, WriteWatch
 
 PROTOCOL_EXTENSION: Final = "tidegate.protocol"
 MAPPED: Final = "::ffff:"
@@ -68,6 +68,31 @@ class InlineResponder(Protocol):
 
     def answer(self, exchange: Exchange, hand_over: HandOver) -> bool:
         """Answer a whole request; return False, without effect, where the application has to."""
+
+
+class Deadline:
+    """The time within which a connection must get something done, one at a time."""
+
+    __slots__ = ("_loop", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, seconds: float, passed: Callable[[], object]) -> None:
+        """Call `passed` after so many seconds, unless a deadline runs already."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(seconds, self._pass, passed)
+
+    def end(self) -> None:
+        """Call nothing: it is done."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _pass(self, passed: Callable[[], object]) -> None:
+        self._timer = None
+        passed()
 
 
 class GatewayProtocol(asyncio.Protocol):

@@ -12,6 +12,7 @@ from tidegate.app.names import TopicPattern
 from tidegate.app.streams.cursor import Cursor, Mark
 from tidegate.app.streams.decisions import end_reason, granted_to
 from tidegate.app.streams.reader import Reader
+from tidegate.app.streams.scheduler import in_turns
 from tidegate.app.streams.session import BACK_PRESSURE, Session
 from tidegate.app.streams.subscribe_request import UNKNOWN, RequestedSubscription, SubscribeRequest
 from tidegate.app.streams.subscriptions import (
@@ -24,7 +25,6 @@ from tidegate.app.streams.subscriptions import (
     lanes_held,
     start_of,
 )
-from tidegate.app.timers import in_turns
 from tidegate.conflation.definition import QueuePolicy
 from tidegate.conflation.errors import (
     BookmarkExpired,

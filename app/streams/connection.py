@@ -260,31 +260,6 @@ CHECKED_AT_ONCE: Final = 100  # connections in one iteration, a few us each
 logger = logging.getLogger("tidegate.connections")
 
 
-class Deadline:
-    """The time within which a connection must get something done, one at a time."""
-
-    __slots__ = ("_loop", "_timer")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self, seconds: float, passed: Callable[[], object]) -> None:
-        """Call `passed` after so many seconds, unless a deadline runs already."""
-        if self._timer is None:
-            self._timer = self._loop.call_later(seconds, self._pass, passed)
-
-    def end(self) -> None:
-        """Call nothing: it is done."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _pass(self, passed: Callable[[], object]) -> None:
-        self._timer = None
-        passed()
-
-
 class WriteDeadline:
     """Decides when a peer is cut. Slow is not frozen: each byte taken starts the time again.
 

@@ -19,6 +19,7 @@ from tidegate.app.streams.connection import StreamTimes
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.encoding import Format
 from tidegate.app.streams.notices import Outage
+from tidegate.app.streams.scheduler import in_turns
 from tidegate.app.streams.subscribe_request import (
     RequestedSubscription,
     SubscribeRequest,
@@ -27,7 +28,6 @@ from tidegate.app.streams.subscribe_request import (
 )
 from tidegate.app.streams.subscriptions import SessionSubscription
 from tidegate.app.streams.topics import Topics
-from tidegate.app.timers import in_turns
 from tidegate.conflation.options.grant import Request, grant
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.steps import Steps, finished, in_pieces

@@ -23,8 +23,8 @@ from tidegate.app.streams.compression import coding_of
 from tidegate.app.streams.encoding import Style
 from tidegate.app.streams.fanout import CohortWriter, Recipient
 from tidegate.app.streams.notices import WriteContext
-from tidegate.app.streams.scheduler import StreamScheduler, Wakeup
-from tidegate.app.timers import IdleTask, Timer, wall_ms
+from tidegate.app.streams.scheduler import IdleTask, StreamScheduler, Timer
+from tidegate.app.timers import wall_ms
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import LimitReached, SessionUnknown
@@ -127,7 +127,7 @@ class Driver:
             self.engine.publish(topic, piece, now)
             if piece[-1] is frames[-1]:
                 self.settle()
-                self._idle.look()
+                self._idle.schedule()
                 return
             # Flush what became due, else a large publish would hold every interval up.
             self.engine.advance(now)
@@ -246,11 +246,11 @@ class Driver:
         self.settle()
 
     def enter_cohort(
-        self, recipient: Recipient, style: Style, heartbeat_s: float
+        self, session: str, recipient: Recipient, style: Style, heartbeat_s: float
     ) -> CohortWriter | None:
         """Let a stream that has nothing to take be written to with others; None: it is unlike."""
         coding = coding_of(recipient.encoder)
-        cohort = self.engine.gather(recipient.session, (style.variant, coding))
+        cohort = self.engine.gather(session, (style.variant, coding))
         if cohort is None:
             return None
         if (writer := self._cohorts.get(cohort)) is None:
@@ -259,10 +259,10 @@ class Driver:
         writer.enter(recipient)
         return writer
 
-    def leave_cohort(self, recipient: Recipient, writer: CohortWriter) -> int:
+    def leave_cohort(self, session: str, recipient: Recipient, writer: CohortWriter) -> int:
         """Let a stream write by itself; return the bytes that it got with its cohort."""
         got_bytes = writer.leave(recipient)
-        self.engine.part(recipient.session)
+        self.engine.part(session)
         if writer.is_empty:
             del self._cohorts[writer.cohort]
         self.settle()
@@ -290,7 +290,7 @@ class Driver:
             match event:
                 case SessionReady():
                     if (consumer := self._consumers.get(event.session)) is not None:
-                        consumer.wakeup.wake()
+                        consumer.wake()
                 case CohortReady():
                     if (writer := self._cohorts.get(event.cohort)) is not None:
                         self.streams.call_soon(writer)
@@ -348,21 +348,46 @@ class Consumer:
     """A session's end at the driver: takes its outputs, and waits for more.
 
     Attributes:
-        wakeup: how its stream learns that there is something to take.
+        on_woken: called in place of waking whoever waits.
         is_over: another consumer has replaced this one, or the peer is gone; only the notices that
             were sent before are left.
         close_reason: why the engine closed the session.
     """
 
-    __slots__ = ("_driver", "_notices", "close_reason", "is_over", "session", "wakeup")
+    __slots__ = ("_driver", "_notices", "_woken", "close_reason", "is_over", "on_woken", "session")
 
     def __init__(self, driver: Driver, session: str) -> None:
         self.session = session
-        self.wakeup = Wakeup()
+        self.on_woken: Callable[[], None] | None = None
         self.is_over = False
         self.close_reason: CloseReason | None = None
         self._driver = driver
         self._notices: list[bytes] | None = None  # an idle stream has none
+        # Made at its first use: most streams are called and wait for nothing.
+        self._woken: asyncio.Event | None = None
+
+    def wake(self) -> None:
+        """Wake the stream: its session has outputs or notices for it alone."""
+        if self.on_woken is None:
+            self._event().set()
+        else:
+            self.on_woken()
+
+    async def wait(self, seconds_max: float) -> bool:
+        """Wait until the stream is woken; return False after `seconds_max`."""
+        woken = self._event()
+        try:
+            async with asyncio.timeout(seconds_max):
+                await woken.wait()
+        except TimeoutError:
+            return False
+        woken.clear()
+        return True
+
+    def _event(self) -> asyncio.Event:
+        if self._woken is None:
+            self._woken = asyncio.Event()
+        return self._woken
 
     def take(self, bytes_max: int) -> list[Output]:
         """Return the outputs to send now; empty: wait for more."""
@@ -380,7 +405,7 @@ class Consumer:
         if self._notices is None:
             self._notices = []
         self._notices.append(notice)
-        self.wakeup.wake()
+        self.wake()
 
     def notices(self) -> bytes:
         """Return the events sent since the last call."""
@@ -393,10 +418,6 @@ class Consumer:
             if not self.is_over:
                 return self._driver.engine.session(self.session).caught_up()
         return []
-
-    def write_context(self, *, has_unsent: bool, is_behind: bool) -> WriteContext:
-        """Return what decides whether rows that are written now are late, and why."""
-        return self._driver.write_context(has_unsent=has_unsent, is_behind=is_behind)
 
     def note_unsent(self, unsent_bytes: int) -> None:
         """Report the bytes that the peer has not acknowledged."""

@@ -80,8 +80,8 @@ class EventWriter:
         return self._heartbeat.wrote_s
 
     def wrote_in_cohort(self, wrote_s: float) -> None:
-        """Note that something was written past `next`, the last of it then."""
-        self._heartbeat.wrote(wrote_s)
+        """Note that something was written past `next`, the last of it not before then."""
+        self._heartbeat.wrote(max(self.wrote_s, wrote_s))
 
     def next(self, now_s: float) -> bytes:
         """Return what to write now; empty: nothing until the stream is woken, or time goes by."""
@@ -115,7 +115,7 @@ class EventWriter:
             return []
         # The write may have begun with room, and then have waited for the peer.
         has_unsent = self._has_unsent or self._was_full
-        context = reader.consumer.write_context(has_unsent=has_unsent, is_behind=is_behind)
+        context = reader.driver.write_context(has_unsent=has_unsent, is_behind=is_behind)
         return late_events(outputs, reader.styles, context)
 
     def waited(self) -> None:

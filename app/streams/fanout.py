@@ -7,12 +7,12 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from tidegate.app.streams.compression import Coding, StreamEncoder, block
 from tidegate.app.streams.connection import Connection, HandedOver, WriteWatch
 from tidegate.app.streams.encoding import Style, chunk, rows_text
-from tidegate.app.streams.scheduler import INFINITY, StreamScheduler, Wakeup
+from tidegate.app.streams.scheduler import INFINITY, StreamScheduler
 from tidegate.app.streams.sse import HEARTBEAT
 from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.outputs import Rows
@@ -67,35 +67,31 @@ def send_each(sockets: Sequence[socket.socket], text: bytes) -> list[int]:
     return taken_bytes
 
 
-class Recipient:
-    """A stream to which a cohort's writer writes.
+class Recipient(Protocol):
+    """A stream to which a cohort's writer writes; a protocol, as streams import this module.
 
-    Args:
-        session: the id of the stream's session.
-        line: the connection; its transport buffers nothing.
-        encoder: compresses the answer; None: the answer is not compressed.
-        wrote_s: the loop's time at the last write.
-        wakeup: wakes the stream when it has to write by itself again.
+    Attributes:
+        at: for the writer: its index there.
+        had_bytes: for the writer: its count of bytes when the stream entered.
     """
 
-    __slots__ = ("at", "encoder", "had_bytes", "line", "session", "wakeup", "wrote_s")
+    at: int
+    had_bytes: int
 
-    def __init__(
-        self,
-        session: str,
-        line: HandedOver,
-        encoder: StreamEncoder | None,
-        wrote_s: float,
-        wakeup: Wakeup,
-    ) -> None:
-        self.session = session
-        self.line = line
-        self.encoder = encoder
-        self.wrote_s = wrote_s
-        self.wakeup = wakeup
-        # Set by the writer: the index, and the writer's count of bytes when this stream came.
-        self.at = 0
-        self.had_bytes = 0
+    @property
+    def line(self) -> HandedOver:
+        """The connection; its transport buffers nothing when the stream enters."""
+
+    @property
+    def encoder(self) -> StreamEncoder | None:
+        """Compresses the answer; None: the answer is not compressed."""
+
+    @property
+    def wrote_s(self) -> float:
+        """The loop's time at the last write."""
+
+    def wake(self) -> None:
+        """Leave the cohort, and write by itself again."""
 
 
 class CohortWriter:
@@ -158,6 +154,11 @@ class CohortWriter:
         """True once all streams have left."""
         return not self._streams
 
+    @property
+    def wrote_s(self) -> float:
+        """The loop's time at the last write, or that of the stream that was silent longest."""
+        return self._wrote_s
+
     # --- Streams
 
     def enter(self, recipient: Recipient) -> None:
@@ -183,7 +184,6 @@ class CohortWriter:
             if recipient.encoder is not None:
                 recipient.encoder.note(owed.text)
             recipient.line.write(owed.framed)
-        recipient.wrote_s = max(recipient.wrote_s, self._wrote_s)
         return self._bytes - recipient.had_bytes
 
     def connections(self) -> list[Connection]:
@@ -295,7 +295,7 @@ class CohortWriter:
             if recipient.at == LEFT:
                 continue
             if recipient.line.connection.write_buffer_bytes:
-                recipient.wakeup.wake()
+                recipient.wake()
             else:
                 self._sockets[recipient.at] = recipient.line.plain_socket or NOBODY
 
@@ -304,7 +304,7 @@ class CohortWriter:
         for it in self._recipients[first:end]:
             if it is not None and it.line.connection.unsent_bytes > SMALL_BUFFERS_BYTES:
                 it.line.write(chunk.framed)
-                it.wakeup.wake()
+                it.wake()
 
     # --- Heartbeats
 

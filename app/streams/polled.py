@@ -135,7 +135,7 @@ class PolledStream:
             else JournalPages(subscription, kind)
         )
         self._consumer: Consumer = driver.open(session, UNLIMITED, lasts=True)
-        self._consumer.wakeup.on_woken = self._wake
+        self._consumer.on_woken = self._wake
         try:
             driver.subscribe(session, NAME, subscription)
         except BaseException:

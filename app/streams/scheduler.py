@@ -1,4 +1,8 @@
-"""Which stream writes when: wakeups, turns of the loop, and times in groups."""
+"""What runs next on the event loop.
+
+`StreamScheduler` calls streams, `Timer` rings for the engine, `in_turns` runs the steps of long
+requests, and `IdleTask` works while nothing else does.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,10 @@ import heapq
 import math
 from collections.abc import Callable
 from typing import Final
+from weakref import WeakKeyDictionary
+
+from tidegate.conflation.steps import Result, Steps
+from tidegate.keys.text.duration import Instant
 
 # How long streams may write before the loop looks at everything else.
 TURN_S: Final = 0.001
@@ -16,45 +24,11 @@ TURN_S: Final = 0.001
 GROUPED_S: Final = 1.0
 GROUP_S: Final = 0.05
 
+# A loop that calls at most LATE_S after the time that it was given has nothing else to do.
+IDLE_CHECK_S: Final = 0.005
+LATE_S: Final = 0.002
+
 INFINITY: Final = float("inf")
-
-
-class Wakeup:
-    """How the stream of one session learns that there is something to write.
-
-    Attributes:
-        on_woken: called in place of waking whoever waits.
-    """
-
-    __slots__ = ("_woken", "on_woken")
-
-    def __init__(self) -> None:
-        self.on_woken: Callable[[], None] | None = None
-        # Made at its first use: most streams are called and wait for nothing.
-        self._woken: asyncio.Event | None = None
-
-    def wake(self) -> None:
-        """Wake the stream: its session has outputs or notices for it alone."""
-        if self.on_woken is None:
-            self._event().set()
-        else:
-            self.on_woken()
-
-    async def wait(self, seconds_max: float) -> bool:
-        """Wait until the stream is woken; return False after `seconds_max`."""
-        woken = self._event()
-        try:
-            async with asyncio.timeout(seconds_max):
-                await woken.wait()
-        except TimeoutError:
-            return False
-        woken.clear()
-        return True
-
-    def _event(self) -> asyncio.Event:
-        if self._woken is None:
-            self._woken = asyncio.Event()
-        return self._woken
 
 
 class StreamScheduler:
@@ -153,3 +127,81 @@ def _call(streams: dict[Callable[[], None], None], seconds: float) -> None:
         stream()
         if loop.time() > end_s:
             return
+
+
+class Timer:
+    """Calls back once, at the time that was set last.
+
+    Args:
+        now: the clock, never running back.
+        call: called with what it was set to; a loop may call a little early.
+    """
+
+    def __init__(self, now: Callable[[], Instant], call: Callable[[Instant], None]) -> None:
+        self._now = now
+        self._call = call
+        self._handle: asyncio.Handle | None = None
+        self._due: Instant | None = None
+
+    def set(self, due: Instant | None) -> None:
+        """Set the time, replacing the one before; past: at once, None: never."""
+        if due == self._due:
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle, self._due = None, due
+        if due is None:
+            return
+        loop = asyncio.get_running_loop()
+        self._handle = loop.call_later((due - self._now()) / 1e9, self._fire, due)
+
+    def _fire(self, due: Instant) -> None:
+        self._handle, self._due = None, None
+        self._call(due)
+
+
+# One for each loop: tests run many loops, one after the other.
+_TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+async def in_turns(steps: Steps[Result]) -> Result:
+    """Run steps one by one, and yield to the event loop after each; return their result.
+
+    At most one step runs in an iteration, whichever request it belongs to: requests take turns.
+    """
+    turn = _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+    while True:
+        async with turn:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+            await asyncio.sleep(0)
+
+
+class IdleTask:
+    """Does work step by step while the event loop is idle, until none is left.
+
+    Args:
+        has_work: whether there is.
+        step: a bounded part of it; False where there was nothing that could be done.
+    """
+
+    def __init__(self, has_work: Callable[[], bool], step: Callable[[], bool]) -> None:
+        self._has_work = has_work
+        self._step = step
+        self._check: asyncio.TimerHandle | None = None
+
+    def schedule(self) -> None:
+        """Wait for idle time if there is work."""
+        if self._check is None and self._has_work():
+            loop = asyncio.get_running_loop()
+            due_s = loop.time() + IDLE_CHECK_S
+            self._check = loop.call_later(IDLE_CHECK_S, self._run_if_idle, due_s)
+
+    def _run_if_idle(self, due_s: float) -> None:
+        self._check = None
+        is_idle = asyncio.get_running_loop().time() <= due_s + LATE_S
+        if not is_idle or self._step():
+            self.schedule()

@@ -11,7 +11,7 @@ from tidegate.app.streams.connection import Connection, HandedOver, StreamTimes,
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.encoding import Style, chunk
 from tidegate.app.streams.event_writer import EventWriter
-from tidegate.app.streams.fanout import CohortWriter, Recipient
+from tidegate.app.streams.fanout import LEFT, CohortWriter
 from tidegate.app.streams.scheduler import INFINITY, TURN_S
 from tidegate.conflation.outputs import CloseReason
 from tidegate.keys.text.duration import Instant
@@ -42,9 +42,9 @@ class SocketStream(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_cohort", "_deadline", "_driver", "_due_s", "_encoder", "_is_closing",
-        "_is_paused", "_line", "_loop", "_on_ended", "_received_bytes", "_recipient", "_sent_bytes",
-        "_times", "_unnoted", "_wakeup", "_writer", "_writing_began",
+        "_cohort", "_deadline", "_driver", "_due_s", "_is_closing", "_is_paused", "_line", "_loop",
+        "_on_ended", "_received_bytes", "_sent_bytes", "_times", "_unnoted", "_writer",
+        "_writing_began", "at", "encoder", "had_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -59,11 +59,10 @@ class SocketStream(asyncio.Protocol):
         self._writer = writer
         self._driver = driver
         self._times = times
-        self._encoder = encoder
+        self.encoder = encoder
         self._on_ended = on_ended
         self._sent_bytes = 0
         self._loop = asyncio.get_running_loop()
-        self._wakeup = writer.reader.consumer.wakeup
         self._due_s = INFINITY
         self._is_paused = False
         self._is_closing = False
@@ -71,8 +70,8 @@ class SocketStream(asyncio.Protocol):
         self._unnoted = 0  # bytes of the text whose writing is under way
         self._writing_began: Instant = 0
         self._received_bytes = 0
-        self._recipient: Recipient | None = None
-        self._cohort: CohortWriter | None = None
+        self._cohort: CohortWriter | None = None  # which writes to it
+        self.at, self.had_bytes = LEFT, 0  # the writer's
 
     def begin(self, line: HandedOver, head: bytes) -> None:
         """Write the answer's header and the first event at once, then all that is there."""
@@ -80,9 +79,9 @@ class SocketStream(asyncio.Protocol):
         self._is_paused = line.is_paused
         reader = self._writer.reader
         reader.connection = line.connection
-        self._wakeup.on_woken = self._woken
+        reader.consumer.on_woken = self.wake
         # One write: each of them wakes the peer, and costs a system call.
-        hello, encoder = self._writer.hello, self._encoder
+        hello, encoder = self._writer.hello, self.encoder
         parts = [hello] if encoder is None else [encoder.header, encoder.block(hello)]
         self._sent_bytes += sum(map(len, parts))
         line.write(head + b"".join(chunk(part) for part in parts if part))
@@ -91,6 +90,17 @@ class SocketStream(asyncio.Protocol):
             self._wait_for_room()
         else:
             self._pump()
+
+    @property
+    def line(self) -> HandedOver:
+        """The connection, once the stream has begun."""
+        assert self._line is not None
+        return self._line
+
+    @property
+    def wrote_s(self) -> float:
+        """When something was written last, by the loop's clock; not by its cohort."""
+        return self._writer.wrote_s
 
     @property
     def connection(self) -> Connection | None:
@@ -136,9 +146,8 @@ class SocketStream(asyncio.Protocol):
 
     def _write_kept(self) -> None:
         """Write what was kept, then go on unless the transport is full again: it will say so."""
-        assert self._line is not None
-        self._line.connection.write_kept()
-        if not self._line.connection.is_full:
+        self.line.connection.write_kept()
+        if not self.line.connection.is_full:
             self._has_room()
 
     def _has_room(self) -> None:
@@ -150,25 +159,24 @@ class SocketStream(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave the session."""
         self._leave_cohort()
-        assert self._line is not None
-        self._leave_session(self._line.connection)
-        self._line.leave(self)
+        self._leave_session(self.line.connection)
+        self.line.leave(self)
         self._on_ended(self._sent_bytes)
 
     def _leave_session(self, connection: Connection) -> None:
         reader = self._writer.reader
         if connection.is_given_up:
             reader.consumer.give_up(CloseReason.WRITE_TIMEOUT)
-        self._wakeup.on_woken = None
+        reader.consumer.on_woken = None
         reader.close()
         self._is_closing = True
         self._due_s = -INFINITY  # entries that are still in the heap find nothing to do
 
     # What the scheduler calls
 
-    def _woken(self) -> None:
+    def wake(self) -> None:
         """Write by itself: there is something for it alone, or its cohort sends it away."""
-        is_waiting = self._is_paused and self._recipient is None
+        is_waiting = self._is_paused and self._cohort is None
         self._leave_cohort()
         if not is_waiting and not self._is_closing:
             self._go_on()
@@ -193,7 +201,7 @@ class SocketStream(asyncio.Protocol):
         end_s = now_s + (TURN_S / 2 if self._has_many else TURN_S)
         if self._due_s <= now_s:
             self._due_s = INFINITY
-        if self._recipient is not None:
+        if self._cohort is not None:
             return  # its cohort is written to; this call was asked for before
         if self._is_closing:
             self._linger(now_s)
@@ -240,37 +248,32 @@ class SocketStream(asyncio.Protocol):
 
     def _enter_cohort(self, style: Style) -> bool:
         """Let others like it be written to together with it; return False if there are none."""
-        line, writer = self._line, self._writer
-        assert line is not None
-        if writer.has_much_unsent or line.connection.write_buffer_bytes:
+        if self._writer.has_much_unsent or self.line.connection.write_buffer_bytes:
             return False
-        session = writer.reader.consumer.session
-        recipient = Recipient(session, line, self._encoder, writer.wrote_s, self._wakeup)
-        self._cohort = self._driver.enter_cohort(recipient, style, self._times.heartbeat_s)
+        session, heartbeat_s = self._writer.reader.consumer.session, self._times.heartbeat_s
+        self._cohort = self._driver.enter_cohort(session, self, style, heartbeat_s)
         if self._cohort is None:
             return False
-        self._recipient = recipient
         self._due_s = INFINITY
         return True
 
     def _leave_cohort(self) -> None:
-        recipient, cohort = self._recipient, self._cohort
-        if recipient is None or cohort is None:
+        cohort, self._cohort = self._cohort, None
+        if cohort is None:
             return
-        self._recipient = self._cohort = None
-        self._sent_bytes += self._driver.leave_cohort(recipient, cohort)
-        self._writer.wrote_in_cohort(recipient.wrote_s)
+        session = self._writer.reader.consumer.session
+        self._sent_bytes += self._driver.leave_cohort(session, self, cohort)
+        self._writer.wrote_in_cohort(cohort.wrote_s)
 
     def _write(self, text: bytes) -> None:
-        assert self._line is not None
-        self._put(self._line, text if self._encoder is None else self._encoder.block(text))
+        self._put(text if self.encoder is None else self.encoder.block(text))
 
-    def _put(self, line: HandedOver, body: bytes) -> None:
+    def _put(self, body: bytes) -> None:
         """Hand a chunk to the transport; its body's size counts, as under any other server."""
         if not body:
             return  # an empty chunk would end the answer
         self._sent_bytes += len(body)
-        line.write(chunk(body))
+        self.line.write(chunk(body))
 
     def _is_full(self) -> bool:
         return self._is_paused  # which a write may change, through the transport
@@ -288,16 +291,14 @@ class SocketStream(asyncio.Protocol):
     # Deadlines
 
     def _wait_for_room(self) -> None:
-        assert self._line is not None
         now_s = self._loop.time()
         if self._deadline is None:
-            self._deadline = self._times.deadline(self._line.connection.taken_mark, now_s)
+            self._deadline = self._times.deadline(self.line.connection.taken_mark, now_s)
         self._call_at(now_s + self._writer.look_in_s(self._times.look_s))
 
     def _check_deadline(self, now_s: float) -> None:
-        assert self._line is not None
         assert self._deadline is not None
-        connection, reader = self._line.connection, self._writer.reader
+        connection, reader = self.line.connection, self._writer.reader
         reader.note_unsent()
         self._writer.look(connection, is_full=True)
         mark = connection.taken_mark
@@ -319,12 +320,11 @@ class SocketStream(asyncio.Protocol):
 
     def _finish(self) -> None:
         """End the answer and the connection: what is written is sent first."""
-        assert self._line is not None
-        transport = self._line.transport
+        transport = self.line.transport
         self._is_closing = True
-        if self._encoder is not None:
-            self._put(self._line, self._encoder.end())
-        self._line.write(LAST_CHUNK)
+        if self.encoder is not None:
+            self._put(self.encoder.end())
+        self.line.write(LAST_CHUNK)
         try:
             transport.write_eof()
         except (OSError, NotImplementedError):  # the peer has reset the connection, or it is TLS
@@ -335,8 +335,7 @@ class SocketStream(asyncio.Protocol):
 
     def _linger(self, now_s: float) -> None:
         """Close the connection of a client that has its answer and stays; the watch cuts others."""
-        assert self._line is not None
-        transport = self._line.transport
+        transport = self.line.transport
         if transport.get_write_buffer_size() and not transport.is_closing():
             self._call_at(now_s + LINGER_S)
         else:

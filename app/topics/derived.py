@@ -118,7 +118,7 @@ class DerivedTopic:
         self._driver.close(self._session)
         if self._consumer is not None:
             # A closed session wakes nobody, and the task would wait for an hour.
-            self._consumer.wakeup.wake()
+            self._consumer.wake()
         if self._task is not None:
             await self._task
 
@@ -132,7 +132,7 @@ class DerivedTopic:
             if any(isinstance(output, Goodbye | Unsubscribed) for output in outputs):
                 return
             if not outputs:
-                await self._consumer.wakeup.wait(WAIT_S_MAX)
+                await self._consumer.wait(WAIT_S_MAX)
 
     async def _written(self, entry: CatalogTopic, items: Sequence[Item]) -> bool:
         """Write, and retry while the store is out; return False once the topic has ended."""

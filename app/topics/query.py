@@ -12,8 +12,8 @@ import msgspec
 from tidegate.app.access.entitlement import narrowed_query
 from tidegate.app.access.grants import Entitlement
 from tidegate.app.refusals import Refused
+from tidegate.app.streams.scheduler import in_turns
 from tidegate.app.texts import checked_characters, integer
-from tidegate.app.timers import in_turns
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.options.syntax import SKIP_N_MAX, TOP_N_MAX

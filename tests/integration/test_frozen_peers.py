@@ -317,7 +317,7 @@ async def test_readers_that_never_read_hold_one_flush_and_not_a_copy_each() -> N
         # A look at its deadline may come between the transport's word and what is written then.
         for stream in protocols(running):
             if isinstance(stream, SocketStream):
-                stream._woken()  # by itself from here on
+                stream.wake()  # by itself from here on
                 stream.resume_writing()
                 stream._pump()
         # A reader that reads again gets all of it.

@@ -15,7 +15,7 @@ from tidegate.app.http.formats.csv_text import CsvEncoder
 from tidegate.app.http.formats.records import JsonEncoder, NdjsonEncoder, RecordEncoder, Text
 from tidegate.app.http.problems import HttpRefused
 from tidegate.app.http.requests import JSON, NDJSON, preferred
-from tidegate.app.timers import in_turns
+from tidegate.app.streams.scheduler import in_turns
 from tidegate.conflation.frame import Frame
 
 CSV: Final = "text/csv"

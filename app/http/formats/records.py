@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import msgspec
 
 from tidegate.app.http.answers import body_pieces
-from tidegate.app.timers import in_turns
+from tidegate.app.streams.scheduler import in_turns
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.steps import Steps
 from tidegate.keys.jsontext import Members, members

@@ -39,7 +39,7 @@ from tidegate.app.metrics.history import PERIOD_S, History
 from tidegate.app.metrics.topics import topic_families, topic_table
 from tidegate.app.parameters import Parameters
 from tidegate.app.refusals import Refused
-from tidegate.app.timers import in_turns
+from tidegate.app.streams.scheduler import in_turns
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.options.grant import lane_text
 from tidegate.conflation.steps import in_pieces

@@ -17,7 +17,7 @@ from tidegate.app.http.routes.models.polled import PolledStreams
 from tidegate.app.http.scope import gateway_of, grants_in
 from tidegate.app.streams.poll_request import ONE_KEY
 from tidegate.app.streams.polled import PolledStream
-from tidegate.app.timers import in_turns
+from tidegate.app.streams.scheduler import in_turns
 from tidegate.conflation.options.grant import granted
 from tidegate.conflation.steps import in_pieces
 from tidegate.conflation.subscription import Window

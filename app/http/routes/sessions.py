@@ -39,10 +39,10 @@ from tidegate.app.streams.documents import (
     pointing,
     tuning_of,
 )
+from tidegate.app.streams.scheduler import in_turns
 from tidegate.app.streams.session import Session
 from tidegate.app.streams.subscriptions import check_count
 from tidegate.app.streams.view import Page, answer, session_view
-from tidegate.app.timers import in_turns
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.steps import in_pieces
 

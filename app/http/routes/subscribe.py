@@ -34,6 +34,7 @@ from tidegate.app.streams.attach import admit_reader, attach_new, attach_plain
 from tidegate.app.streams.cursor import parse_cursor
 from tidegate.app.streams.decisions import decided_in_turns, declined, end_reason
 from tidegate.app.streams.reader import Reader
+from tidegate.app.streams.scheduler import in_turns
 from tidegate.app.streams.session import Session
 from tidegate.app.streams.sse import EVENT_STREAM
 from tidegate.app.streams.subscribe_request import (
@@ -44,7 +45,6 @@ from tidegate.app.streams.subscribe_request import (
     places_of,
 )
 from tidegate.app.streams.subscriptions import FIRST
-from tidegate.app.timers import in_turns
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.subscription import Command

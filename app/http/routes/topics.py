@@ -32,7 +32,7 @@ from tidegate.app.http.routes.models.topics import (
 from tidegate.app.http.scope import gateway_of, grants_in, subject_in
 from tidegate.app.parameters import Parameters, line, text, whole
 from tidegate.app.refusals import Refused
-from tidegate.app.timers import in_turns
+from tidegate.app.streams.scheduler import in_turns
 from tidegate.app.topics.registry import CatalogTopic, Precondition
 from tidegate.conflation.steps import in_pieces
 from tidegate.keys.errors import JsonInvalid

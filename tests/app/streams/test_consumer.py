@@ -11,10 +11,10 @@ from tidegate.conflation.outputs import CloseReason
 async def test_it_is_woken_by_what_there_is_to_take_and_by_what_it_is_told() -> None:
     stage = Stage()
     consumer = stage.open("conflation=none")
-    assert not await consumer.wakeup.wait(0.001)
+    assert not await consumer.wait(0.001)
     await stage.say("a1")
     assert await woken(consumer) == ["a1"]
-    waiting = asyncio.create_task(consumer.wakeup.wait(60))
+    waiting = asyncio.create_task(consumer.wait(60))
     consumer.send(b"one ")
     consumer.send(b"two")
     assert await waiting

@@ -82,7 +82,7 @@ class Stage:
 
 async def woken(consumer: Consumer) -> list[str]:
     """Everything that a consumer can take once it is woken."""
-    assert await consumer.wakeup.wait(HANGS_S)
+    assert await consumer.wait(HANGS_S)
     taken: list[Output] = []
     while outputs := consumer.take(PLENTY):
         taken += outputs
@@ -108,7 +108,7 @@ async def test_nobody_is_woken_for_nothing() -> None:
     stage = Stage()
     consumer = stage.open("conflation=1h")
     await stage.say("a1")
-    assert not await consumer.wakeup.wait(0.01)
+    assert not await consumer.wait(0.01)
 
 
 async def test_an_interval_ends_by_the_loops_timer() -> None:
@@ -162,7 +162,7 @@ async def test_a_nearer_deadline_takes_the_timer_over() -> None:
     quick = stage.open("conflation=5ms", session="quick")
     await stage.say("a2")
     assert await woken(quick) == ["a2"]
-    assert not await slow.wakeup.wait(0.001)
+    assert not await slow.wait(0.001)
 
 
 async def test_when_the_nearest_has_gone_the_next_is_armed() -> None:
@@ -193,7 +193,7 @@ async def test_equal_subscriptions_take_the_same_batch() -> None:
     await stage.say("a1")
     batches = []
     for consumer in consumers:
-        assert await consumer.wakeup.wait(HANGS_S)
+        assert await consumer.wait(HANGS_S)
         [rows] = consumer.take(PLENTY)
         assert isinstance(rows, Rows)
         batches.append(rows.batch)
@@ -258,7 +258,7 @@ async def read(
     consumer: Consumer, taken: list[Output], *, turns: int = 0, bytes_max: int = PLENTY
 ) -> None:
     """A stream: takes, and needs some turns of the loop to write what it took."""
-    while await consumer.wakeup.wait(HANGS_S):
+    while await consumer.wait(HANGS_S):
         while outputs := consumer.take(bytes_max):
             taken += outputs
             for _ in range(turns):
@@ -338,7 +338,7 @@ async def test_what_the_shell_has_to_say_wakes_the_stream_once() -> None:
     consumer = stage.open()
     consumer.send(b"one")
     consumer.send(b"two")
-    assert await consumer.wakeup.wait(HANGS_S)
+    assert await consumer.wait(HANGS_S)
     assert consumer.notices() == b"onetwo"
     assert consumer.notices() == b""
 
@@ -354,9 +354,9 @@ async def test_a_consumer_knows_what_it_has_everything_of() -> None:
 async def test_how_old_messages_were_on_arrival_is_noted() -> None:
     """Frames of the test are stamped 1 ms, 2 ms and so on; it is one second past now."""
     stage = Stage()
-    consumer = stage.open()
+    stage.open()
     await stage.say("a1 a2")
-    write_context = consumer.write_context(has_unsent=True, is_behind=False)
+    write_context = stage.driver.write_context(has_unsent=True, is_behind=False)
     assert (write_context.now_ms, write_context.has_unsent, write_context.is_behind) == (
         1_000,
         True,
@@ -364,7 +364,7 @@ async def test_how_old_messages_were_on_arrival_is_noted() -> None:
     )
     assert write_context.arrival_ages_ms == {"px": 999}
     stage.driver.drop_topic("px")
-    assert consumer.write_context(has_unsent=True, is_behind=False).arrival_ages_ms == {}
+    assert stage.driver.write_context(has_unsent=True, is_behind=False).arrival_ages_ms == {}
 
 
 async def test_expired_records_are_announced() -> None:

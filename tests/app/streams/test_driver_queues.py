@@ -34,13 +34,6 @@ async def test_a_long_queue_is_conflated_in_idle_time() -> None:
     assert described([rows]) == ["a1"]
 
 
-async def test_without_a_long_queue_nothing_is_looked_at_in_idle_time() -> None:
-    stage = Stage(messages_max=100)
-    stage.open("conflation=none")
-    await stage.say("a1")
-    assert not stage.driver._idle.is_looking
-
-
 async def test_other_limits_hold_at_once() -> None:
     stage = Stage(policy="off", messages_max=100)
     consumer = stage.open("conflation=none")

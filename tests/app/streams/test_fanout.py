@@ -21,13 +21,13 @@ from tidegate.app.streams.encoding import Format, Style, chunk
 from tidegate.app.streams.fanout import (
     BYTES_AT_ONCE,
     DRAINED_AT_ONCE,
+    LEFT,
     SMALL_BUFFERS_BYTES,
     STREAMS_AT_ONCE,
     CohortWriter,
-    Recipient,
     send_each,
 )
-from tidegate.app.streams.scheduler import StreamScheduler, Wakeup
+from tidegate.app.streams.scheduler import StreamScheduler
 from tidegate.app.streams.sse import HEARTBEAT
 from tidegate.conflation.frame import Batch, Frame
 from tidegate.conflation.lanes.cohort import Cohort
@@ -50,26 +50,25 @@ class Resumed(asyncio.Protocol):
 class Peer:
     """A recipient, and the far end of its connection."""
 
-    def __init__(self, line: HandedOver, far: socket.socket, name: str) -> None:
+    def __init__(self, line: HandedOver, far: socket.socket) -> None:
         self.line = line
         self.far = far
         self.sent_away = 0
-        now_s = asyncio.get_running_loop().time()
-        wakeup = Wakeup()
-        wakeup.on_woken = self._left
-        self.recipient = Recipient(name, line, None, now_s, wakeup)
+        self.wrote_s = asyncio.get_running_loop().time()
+        self.encoder: GzipStream | None = None
+        self.at, self.had_bytes = LEFT, 0
         self.writer: CohortWriter | None = None
         self.got_bytes = 0
 
     def enter(self, writer: CohortWriter) -> None:
         self.writer = writer
-        writer.enter(self.recipient)
+        writer.enter(self)
 
     def leave(self) -> None:
         assert self.writer is not None
-        self.got_bytes = self.writer.leave(self.recipient)
+        self.got_bytes = self.writer.leave(self)
 
-    def _left(self) -> None:
+    def wake(self) -> None:
         self.sent_away += 1
         self.leave()
 
@@ -128,7 +127,6 @@ class Hall:
         )
         self._stack = stack
         self._watch = WriteWatch(NEVER_S, StreamScheduler())
-        self._peers = 0
 
     def _take(self, cohort: Cohort, bytes_max: int) -> Rows | None:
         assert cohort is self.writer.cohort
@@ -147,8 +145,7 @@ class Hall:
         self._stack.callback(connection.release)
         limits = ConnectionLimits(figures)
         line = HandedOver(transport, connection, self._watch, limits.leave, set(), is_paused=False)
-        self._peers += 1
-        peer = Peer(line, far, f"s{self._peers}")
+        peer = Peer(line, far)
         if enters:
             peer.enter(self.writer)
         return peer
@@ -349,7 +346,7 @@ async def test_the_longest_silence_decides_when_the_heartbeat_comes() -> None:
     async with hall(heartbeat_s=NEVER_S) as made:
         await made.peer()
         silent = await made.peer(enters=False)
-        silent.recipient.wrote_s -= NEVER_S
+        silent.wrote_s -= NEVER_S
         silent.enter(made.writer)
         beat = chunk(HEARTBEAT)
         assert await silent.received(len(beat)) == beat
@@ -361,23 +358,23 @@ async def test_a_compressed_stream_can_end_with_a_checksum_after_it_left(turns: 
     async with hall(coding=Coding.GZIP) as made:
         peers = [await made.peer(enters=False) for _ in range(STREAMS_AT_ONCE + 1)]
         for peer in peers:
-            peer.recipient.encoder = GzipStream()
+            peer.encoder = GzipStream()
             peer.enter(made.writer)
         made.publish(b'"' + b"x" * 2_000 + b'"')
         made.writer()
         for _ in range(turns):
             await asyncio.sleep(0)
         last = peers[-1]
-        assert last.recipient.encoder is not None
+        assert last.encoder is not None
         last.leave()
-        last.line.write(chunk(last.recipient.encoder.end()))
+        last.line.write(chunk(last.encoder.end()))
         last.line.transport.close()
         await asyncio.sleep(0)
         body = b""
         async with asyncio.timeout(HANGS_S):
             while piece := await asyncio.get_running_loop().sock_recv(last.far, 1 << 16):
                 body += piece
-        text = last.recipient.encoder.header + b"".join(_chunks(body))
+        text = last.encoder.header + b"".join(_chunks(body))
         assert gzip.decompress(text) == b'data: "' + b"x" * 2_000 + b'"\n\n'
 
 

@@ -15,7 +15,7 @@ STREAMS = 40
 OURS = ("tidegate.", "uvicorn.")
 KEPT = {
     **dict.fromkeys(("Connection", "HandedOver", "SocketStream", "EventWriter", "Heartbeat"), 1),
-    **dict.fromkeys(("Reader", "Consumer", "Wakeup", "Recipient"), 1),
+    **dict.fromkeys(("Reader", "Consumer"), 1),
     **dict.fromkeys(("Subscriber", "Subscribers", "Member", "Watermark"), 1),
     "Session": 2,  # what was asked for, and the engine's
 }

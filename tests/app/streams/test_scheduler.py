@@ -1,21 +1,26 @@
-"""Turns of streams, and of lanes that a timer had no time for; the loop is a real one."""
+"""Turns of streams and steps, the timer and idle time, on a real event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 from tests.app.streams.test_driver import PLENTY, Stage
 from tests.support.deadlines import HANGS_S
+from tests.support.gateways import eventually
 from tests.support.manual_driver import described, make_frames
 from tidegate.app.streams import scheduler
 from tidegate.app.streams.driver import Consumer
-from tidegate.app.streams.scheduler import StreamScheduler
+from tidegate.app.streams.scheduler import IdleTask, StreamScheduler, Timer, in_turns
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
+from tidegate.conflation.steps import Steps
+from tidegate.keys.text.duration import MILLISECOND
 
 LANES = 8
+NOW = 1_000 * MILLISECOND
 
 
 async def test_one_that_is_behind_has_its_turn_however_many_others_are_ready(
@@ -135,3 +140,102 @@ async def test_what_ends_before_its_turn_is_not_flushed() -> None:
     await asyncio.sleep(0)  # the turn that was asked for finds nothing
     assert stage.driver.now() == stage.now
     assert taken(consumers) == ["a2"]
+
+
+async def test_it_rings_at_what_it_was_set_to_last() -> None:
+    rung: list[int] = []
+    timer = Timer(lambda: NOW, rung.append)
+    for due in (NOW + 3_600_000 * MILLISECOND, NOW + MILLISECOND, NOW + MILLISECOND):
+        timer.set(due)
+    await eventually(lambda: bool(rung), "it rings")
+    assert rung == [NOW + MILLISECOND]
+    timer.set(NOW - MILLISECOND)
+    assert len(rung) == 1, "not before its caller is done"
+    await asyncio.sleep(0)  # asyncio calls timers after what was ready before
+    await asyncio.sleep(0)
+    assert rung[1:] == [NOW - MILLISECOND]
+
+
+async def test_it_is_set_to_nothing() -> None:
+    rung: list[int] = []
+    timer = Timer(lambda: NOW, rung.append)
+    timer.set(NOW)
+    timer.set(None)
+    await asyncio.sleep(0)
+    assert rung == []
+
+
+async def test_a_turn_of_the_loop_has_one_step_however_many_ask() -> None:
+    steps: list[str] = []
+
+    def work(name: str) -> Steps[str]:
+        for _ in range(5):
+            steps.append(name)
+            yield
+        return name
+
+    tasks = [asyncio.create_task(in_turns(work(name))) for name in ("a", "b", "c")]
+    while not all(task.done() for task in tasks):
+        before = len(steps)
+        await asyncio.sleep(0)
+        assert len(steps) - before <= 1
+    assert "".join(steps) == "abc" * 5
+    assert [await task for task in tasks] == ["a", "b", "c"]
+
+
+class Work:
+    """So many steps; what cannot be done is none."""
+
+    def __init__(self, steps: int, *, is_stuck: bool = False) -> None:
+        self.left = steps
+        self.tried = 0
+        self.is_stuck = is_stuck
+        self.idle = IdleTask(lambda: self.left > 0, self.step)
+
+    def step(self) -> bool:
+        self.tried += 1
+        if self.is_stuck:
+            return False
+        self.left -= 1
+        return True
+
+
+async def pass_idle_checks() -> None:
+    """Wait until an idle task that waits would have been called."""
+    await asyncio.sleep(4 * scheduler.IDLE_CHECK_S)
+
+
+async def test_all_work_is_done_in_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "LATE_S", 60.0)  # any time is idle
+    work = Work(3)
+    for _ in range(2):
+        work.idle.schedule()
+    await eventually(lambda: not work.left, "it is done")
+    await pass_idle_checks()
+    assert work.tried == 3
+
+
+async def test_without_work_nothing_is_tried() -> None:
+    work = Work(0)
+    work.idle.schedule()
+    await pass_idle_checks()
+    assert work.tried == 0
+
+
+async def test_what_cannot_be_done_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "LATE_S", 60.0)
+    work = Work(1, is_stuck=True)
+    work.idle.schedule()
+    await eventually(lambda: work.tried > 0, "it was tried")
+    await pass_idle_checks()
+    assert work.tried == 1
+
+
+async def test_while_the_loop_is_blocked_no_work_is_done() -> None:
+    work = Work(1)
+    work.idle.schedule()
+    time.sleep(scheduler.IDLE_CHECK_S + 2 * scheduler.LATE_S)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert work.tried == 0
+    await eventually(lambda: not work.left, "it is done later")
