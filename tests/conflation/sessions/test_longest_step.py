@@ -15,7 +15,7 @@ import pytest
 
 from tidegate.conflation import steps as steps_module
 from tidegate.conflation.definition import Definition, History, QueuePolicy
-from tidegate.conflation.engine import Engine
+from tidegate.conflation.engine import FLUSHED_ROW_COST, Engine
 from tidegate.conflation.errors import SessionUnknown
 from tidegate.conflation.frame import Frame, Tombstone
 from tidegate.conflation.options.grant import decide
@@ -23,7 +23,7 @@ from tidegate.conflation.options.table import Options
 from tidegate.conflation.sessions.lane_assignment import SESSION_COST
 from tidegate.conflation.sessions.rows import RowCursor
 from tidegate.conflation.sessions.session import QueueLimits
-from tidegate.conflation.steps import ITEMS_AT_ONCE
+from tidegate.conflation.steps import ITEMS_AT_ONCE, items_at_once
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.spec import KeySpec, record_key
 from tidegate.keys.text.duration import SECOND
@@ -298,6 +298,25 @@ def test_lanes_that_are_due_together_are_flushed_in_turns(stage: Stage) -> None:
     for number in range(90):
         stage.engine.close_session(f"l{number}")
     assert stage.longest_ms < SUBSCRIPTION_MS
+
+
+def test_what_is_due_together_but_flushes_nothing_is_done_in_turns() -> None:
+    engine = Engine(sessions_max=999, subscriptions_max=9, in_steps=True)
+    engine.define_topic("t", DEFINITION, "e")
+    engine.publish("t", [Frame(at, payload(at), f"[{at}]") for at in range(1, 4)], 0)
+    paced = granted("bookmark=epoch,rate=1", "subscribe")
+    replays = 3 * items_at_once(FLUSHED_ROW_COST)
+    for number in range(replays):
+        engine.open_session(f"s{number}", QueueLimits(1 << 30, 1 << 40))
+        engine.subscribe(f"s{number}", "s1", paced, 0)
+        while engine.take(f"s{number}", TAKEN_BYTES):
+            pass
+    engine.announcements()
+    woken = []
+    for _ in range(3):
+        engine.advance(SECOND, left_first=True)
+        woken.append(len(engine.announcements()))
+    assert woken == [replays // 3] * 3
 
 
 @pytest.mark.nightly
