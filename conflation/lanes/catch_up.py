@@ -1,4 +1,4 @@
-"""Progress in a lane: how far members have got, and what they catch up with."""
+"""Catch-up: the rows of members that are behind their lane, each key once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from tidegate.conflation.boards.board import Board, Pair, Pairs
 from tidegate.conflation.frame import ROWS_AT_ONCE, Frame
-from tidegate.conflation.lanes.accumulate import Unreported
 from tidegate.conflation.steps import RowBuild
 
 
@@ -104,27 +103,3 @@ def _newest(board: Board, board_key: str, row: Frame) -> Frame:
     if newest is None or newest.exempt:
         return row
     return newest
-
-
-@dataclass(slots=True, eq=False)
-class LaneProgress:
-    """How far a member has got in its lane; the members of a cohort share it.
-
-    Attributes:
-        position: everything up to it is taken; in the lane's own count.
-        delivered: live rows taken here.
-        catch_up: what is sent where the member was behind an interval.
-        unreported: by row key, messages that no row reports, as the key came and went; the
-            key's next row stands for them. None if there are none, which is usual.
-    """
-
-    position: int = 0
-    delivered: int = 0
-    catch_up: CatchUp | None = None
-    unreported: dict[str, Unreported] | None = None
-
-    def copy(self) -> LaneProgress:
-        """Return one that goes on from here by itself."""
-        catch_up = None if self.catch_up is None else self.catch_up.copy()
-        unreported = None if self.unreported is None else dict(self.unreported)
-        return LaneProgress(self.position, self.delivered, catch_up, unreported)

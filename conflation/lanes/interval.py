@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import MADE_AT_ONCE, ROWS_AT_ONCE, Batch, Frame
+from tidegate.conflation.lanes.catch_up import CatchUp, without
 from tidegate.conflation.lanes.lane import HeldRow, Lane, Undelivered, all_shown, grouped
-from tidegate.conflation.lanes.lane_progress import CatchUp, without
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.operators.filter import Change
 from tidegate.conflation.subscription import LaneId

@@ -21,7 +21,7 @@ import msgspec
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import Batch, Frame, Row, sent_bytes
 from tidegate.conflation.lanes.accumulate import Unreported
-from tidegate.conflation.lanes.lane_progress import CatchUpRows
+from tidegate.conflation.lanes.catch_up import CatchUpRows
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.operators.filter import Change
 from tidegate.conflation.steps import Steps, in_steps

@@ -22,7 +22,7 @@ from tidegate.conflation.lanes.accumulate import (
     accumulator_of,
     unreported_of,
 )
-from tidegate.conflation.lanes.lane_progress import CatchUp, LaneProgress
+from tidegate.conflation.lanes.catch_up import CatchUp
 from tidegate.conflation.lanes.part import PendingPart
 from tidegate.conflation.lanes.pending import Pending, PendingKeys
 from tidegate.conflation.subscription import LaneId, Subscription
@@ -133,6 +133,30 @@ class Backlog:
         is_shorter = part.patch is not None and len(part.patch) < len(payload)
         patch = part.patch if is_shorter else None
         return part.row(payload, patch, self._rules, exempt=entry.sealed)
+
+
+@dataclass(slots=True, eq=False)
+class LaneProgress:
+    """How far a member has got in its lane; the members of a cohort share it.
+
+    Attributes:
+        position: everything up to it is taken; in the lane's own count.
+        delivered: live rows taken here.
+        catch_up: what is sent where the member was behind an interval.
+        unreported: by row key, messages that no row reports, as the key came and went; the
+            key's next row stands for them. None if there are none, which is usual.
+    """
+
+    position: int = 0
+    delivered: int = 0
+    catch_up: CatchUp | None = None
+    unreported: dict[str, Unreported] | None = None
+
+    def copy(self) -> LaneProgress:
+        """Return one that goes on from here by itself."""
+        catch_up = None if self.catch_up is None else self.catch_up.copy()
+        unreported = None if self.unreported is None else dict(self.unreported)
+        return LaneProgress(self.position, self.delivered, catch_up, unreported)
 
 
 @dataclass(slots=True, eq=False)

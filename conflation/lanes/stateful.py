@@ -12,10 +12,10 @@ from itertools import chain
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import MADE_AT_ONCE, Batch, Frame, Receipt, Tombstone
 from tidegate.conflation.lanes.accumulate import Merges, Unreported, accumulator_of
+from tidegate.conflation.lanes.catch_up import CatchUpRows
 from tidegate.conflation.lanes.delta import ChangeSuppression, DeltaWriter
 from tidegate.conflation.lanes.flushes import Flushes, first_rows
 from tidegate.conflation.lanes.lane import COSTLY_LOOKS, HeldRow, Lane, Undelivered, grouped
-from tidegate.conflation.lanes.lane_progress import CatchUpRows
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.missed import MissedRows, in_send_order, rows_counted
 from tidegate.conflation.lanes.part import PendingPart

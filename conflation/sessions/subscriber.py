@@ -9,8 +9,8 @@ from typing import Protocol
 
 from tidegate.conflation.definition import effective_lane, queue_rules
 from tidegate.conflation.frame import Batch, Frame
+from tidegate.conflation.lanes.catch_up import CatchUpRows
 from tidegate.conflation.lanes.lane import Lane
-from tidegate.conflation.lanes.lane_progress import CatchUpRows
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Rows
 from tidegate.conflation.sessions.drain import Drain
@@ -230,7 +230,7 @@ class Subscriber:
         if lane is None:
             return None
         if self.feed is not None and lane.ready(self.member):
-            self.feed.make_up()  # one that is behind is sent what the board has by now
+            self.feed.settle_owed()  # one that is behind is sent what the board has by now
         # A trace makes all rows at once, and would find that these take longer.
         if in_steps and not self.watchers:
             answer = lane.answer([self.member])

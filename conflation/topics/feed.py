@@ -81,16 +81,16 @@ class Feed:
 
     def seed(self, frames: Iterable[Frame]) -> None:
         """Take over records that are there already, oldest first; they do not count as accepted."""
-        self.take_in(frames)
-        self.taken_in()
+        self.seed_part(frames)
+        self.finish_seed()
         self.settle()
         self.accepted = 0  # no subscriber was there to match them
 
-    def take_in(self, frames: Iterable[Frame]) -> None:
-        """Take over a part of the records, the oldest first; `taken_in` follows the last."""
+    def seed_part(self, frames: Iterable[Frame]) -> None:
+        """Take over a part of the records, the oldest first; `finish_seed` follows the last."""
         self._apply(self._operator.seed(frames))
 
-    def taken_in(self) -> None:
+    def finish_seed(self) -> None:
         """Put on the board what only all records together show."""
         self._apply(self._operator.seeded())
 
@@ -106,7 +106,7 @@ class Feed:
         self.board.take_over(other.board)
         self.accepted, self.begun_at = other.accepted, other.begun_at
         self._operator = other._operator.copy_for(self.board)
-        self.make_up()  # as the copy looks at each message by itself
+        self.settle_owed()  # as the copy looks at each message by itself
 
     # --- Messages
 
@@ -190,7 +190,7 @@ class Feed:
         self._unmade = left or None
         return not left
 
-    def make_up(self) -> None:
+    def settle_owed(self) -> None:
         """Make the rows of messages that were put off; rows of groups stay put off."""
         if self._operator.owed:
             self.settle()
@@ -218,7 +218,7 @@ class Feed:
         Values of rows that are still to be made are not there: it is for counting.
         """
         if self._is_watched:
-            self.make_up()  # a lane that holds rows is asked itself, and not for a board's
+            self.settle_owed()  # a lane that holds rows is asked itself, and not for a board's
         if self._operator.is_settled:
             return self.accepted, self.board
         accepted, board = self.accepted, Board()
@@ -315,7 +315,7 @@ class Feed:
         self._is_watched = bool(watching)
         lanes = sum(lane.looks for lane in self.lanes.values())
         self.looks = self._operator.looks + self.id.looks + lanes
-        self.make_up()  # or what comes now would be put before what is put off
+        self.settle_owed()  # or what comes now would be put before what is put off
         is_early = not all(lane_id.hears_late for lane_id in watching)
         self._operator.set_eager(eager=is_early or self._is_queued)
 

@@ -50,9 +50,9 @@ class FeedBuild:
         frames_max = items_at_once(feed.id.record_cost)
         if not self.is_there:
             while part := list(islice(self._records, frames_max)):
-                feed.take_in(frame for frame in part if not frame.removed)
+                feed.seed_part(frame for frame in part if not frame.removed)
                 yield
-            feed.taken_in()
+            feed.finish_seed()
         while self._missed or not feed.is_settled:
             if not feed.is_settled:
                 feed.settle_part(frames_max)

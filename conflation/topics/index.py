@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Generic, TypeVar
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame
+from tidegate.conflation.topics.feed import Feed
 from tidegate.keys.filter import Equality, Filter, index_tokens
 from tidegate.keys.path import FieldPath
 
-Feed = TypeVar("Feed")
 Tokens = Callable[[bytes], tuple[str, ...]]
 
 
-class FeedIndex(Generic[Feed]):
+class FeedIndex:
     """Feeds that can only match where a field equals a constant are found, not tried.
 
     A message costs one look-up for each field that filters ask for, and the feeds found: not the

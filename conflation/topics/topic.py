@@ -16,8 +16,8 @@ from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.conflation.journal import Log, SharedReplays
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.schedule import Expiry
 from tidegate.conflation.subscription import FeedId, LaneId
+from tidegate.conflation.topics.expiry_deadlines import ExpiryDeadlines
 from tidegate.conflation.topics.feed import OWED_BYTES_MAX, Feed
 from tidegate.conflation.topics.feed_build import FeedBuild
 from tidegate.conflation.topics.index import FeedIndex
@@ -60,13 +60,13 @@ class Topic:
         self._former: Mapping[str, int] = {}
         self.journal = Log()
         self.feeds: dict[FeedId, Feed] = {}
-        self.expiry = Expiry()
+        self.expiry = ExpiryDeadlines()
         self.messages_in = 0
         self.removals_in = 0
         self.bytes_in = 0
         self.archived: Archived | None = None
         self.replays = SharedReplays()
-        self._index: FeedIndex[Feed] = FeedIndex()
+        self._index = FeedIndex()
         # Feeds that the last call of `publish` has filled and that someone queues.
         self._queued: list[Feed] = []
         self._forgetting: list[Feed] = []
@@ -155,7 +155,7 @@ class Topic:
         ]
         if size > OWED_BYTES_MAX * len(frames):
             for feed in routed:
-                feed.make_up()
+                feed.settle_owed()
         return armed
 
     def crowding(self, keys_max: int) -> list[Member]:

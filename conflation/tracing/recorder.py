@@ -33,7 +33,7 @@ def copy_of(subscriber: Subscriber) -> Subscriber:
     member = copy.deepcopy(subscriber.member, {id(subscription): subscription})
     other = Subscriber(member, topic, paused=subscriber.paused)
     if subscriber.feed is not None and subscriber.lane is not None:
-        subscriber.feed.make_up()  # the copy's lane hears of each message at once
+        subscriber.feed.settle_owed()  # the copy's lane hears of each message at once
         other.feed = _feed(topic, subscriber.feed)
         other.lane = _lane(subscriber.lane, other.feed)
         other.lane.members[member.place] = member

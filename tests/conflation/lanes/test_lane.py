@@ -11,8 +11,8 @@ from tests.support.manual_driver import ManualDriver, batches, make_frames, toke
 from tests.support.rules import rule
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame, Row, Tombstone
-from tidegate.conflation.lanes.lane_progress import CatchUp, LaneProgress
-from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.catch_up import CatchUp
+from tidegate.conflation.lanes.member import LaneProgress, Member
 from tidegate.conflation.subscription import Command, FeedId, LaneId, Subscription
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark

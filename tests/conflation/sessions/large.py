@@ -9,11 +9,11 @@ from tests.support.manual_driver import ManualDriver, batches
 from tidegate.conflation import frame
 from tidegate.conflation.boards import board
 from tidegate.conflation.frame import Batch
-from tidegate.conflation.lanes import flushes, interval, lane_progress, stateful
+from tidegate.conflation.lanes import catch_up, flushes, interval, stateful
 from tidegate.conflation.sessions import rows as session_rows
 
 AT_ONCE = 3
-MODULES = (frame, board, lane_progress, interval, stateful, flushes, session_rows)
+MODULES = (frame, board, catch_up, interval, stateful, flushes, session_rows)
 LETTERS = "abcdefghij"
 SUMS = "projection=[/k,SUM(/v) AS /v],grouping=[/k]"
 

@@ -13,8 +13,8 @@ from tests.support.manual_driver import ManualDriver, batches, described
 from tidegate.conflation import frame
 from tidegate.conflation.boards import board
 from tidegate.conflation.frame import Batch, Frame
-from tidegate.conflation.lanes import flushes, interval, lane_progress, stateful
-from tidegate.conflation.lanes.lane_progress import CatchUp
+from tidegate.conflation.lanes import catch_up, flushes, interval, stateful
+from tidegate.conflation.lanes.catch_up import CatchUp
 from tidegate.conflation.lanes.pending import Pending, PendingKeys
 from tidegate.conflation.lanes.stateful import StatefulLane
 from tidegate.conflation.outputs import CohortReady, Output, SessionReady
@@ -46,7 +46,7 @@ class Touched:
 
 @pytest.fixture(autouse=True)
 def touched(monkeypatch: pytest.MonkeyPatch) -> Touched:
-    for module in (frame, board, lane_progress, interval, stateful, flushes, session_rows):
+    for module in (frame, board, catch_up, interval, stateful, flushes, session_rows):
         for name in ("ROWS_AT_ONCE", "MADE_AT_ONCE"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, AT_ONCE)

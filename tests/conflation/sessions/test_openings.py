@@ -196,14 +196,14 @@ def counts(made: ManualDriver) -> object:
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many records each part had that a board took in."""
     parts: list[int] = []
-    take_in: Callable[..., None] = Feed.take_in
+    seed_part: Callable[..., None] = Feed.seed_part
 
     def noted(feed: Feed, frames: object) -> None:
         part = list(frames)  # type: ignore[call-overload]  # the feed's own argument, an iterable
         parts.append(len(part))
-        take_in(feed, part)
+        seed_part(feed, part)
 
-    monkeypatch.setattr(Feed, "take_in", noted)
+    monkeypatch.setattr(Feed, "seed_part", noted)
     return parts
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from tests.support.manual_driver import ManualDriver
 from tests.support.rules import rule
 from tidegate.conflation.outputs import RecordsExpired
-from tidegate.conflation.schedule import Expiry
+from tidegate.conflation.topics.expiry_deadlines import ExpiryDeadlines
 
 
 def test_deadlines_come_in_the_order_of_publication() -> None:
-    expiry = Expiry()
+    expiry = ExpiryDeadlines()
     expiry.note(3, 100)
     expiry.note(5, 200)
     assert [expiry.expired(now) for now in (99, 100, 150, 500)] == [0, 3, 0, 5]
 
 
 def test_the_next_deadline_is_that_of_the_oldest_that_is_left() -> None:
-    expiry = Expiry()
+    expiry = ExpiryDeadlines()
     expiry.note(3, 100)
     expiry.note(5, 200)
     expiry.expired(100)
@@ -25,7 +25,7 @@ def test_the_next_deadline_is_that_of_the_oldest_that_is_left() -> None:
 
 @rule("topic-7")
 def test_a_shorter_time_is_for_all_that_was_published_before() -> None:
-    expiry = Expiry()
+    expiry = ExpiryDeadlines()
     expiry.note(3, 100)
     expiry.note(5, 900)
     expiry.note(6, 200)
@@ -35,7 +35,7 @@ def test_a_shorter_time_is_for_all_that_was_published_before() -> None:
 
 
 def test_nothing_expires_any_more_once_it_is_forgotten() -> None:
-    expiry = Expiry()
+    expiry = ExpiryDeadlines()
     expiry.note(3, 100)
     expiry.forget()
     assert (expiry.deadline, expiry.expired(1_000)) == (None, 0)
