@@ -42,7 +42,7 @@ NGINX = """
 daemon off;
 pid {folder}/pid;
 error_log {folder}/error.log;
-events {{}}
+events {{ worker_connections 4096; }}
 http {{
     access_log off;
     client_body_temp_path {folder}/body;

@@ -17,7 +17,9 @@ import pytest
 
 from tests.app.access.test_authorization import guarded
 from tests.integration.test_fronts import PATH, example, nginx_command, running_proxy
-from tests.support.gateways import Running, running_gateway
+from tests.support.deadlines import HANGS_S
+from tests.support.descriptors import descriptors
+from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.outside import require
 from tests.support.ports import lasting_port
 from tests.support.rules import rule
@@ -27,6 +29,8 @@ from tidegate.app.http.routes import stream
 pytestmark = pytest.mark.system
 
 READERS = 40
+CROWD = 1_100
+"""More readers than nginx counts as uses of an address: 1,023."""
 STREAM = "/v1/topics/px/stream"
 KEYS = 20
 
@@ -156,6 +160,41 @@ async def test_one_request_a_flush_arrives_however_many_read(kind: str, tmp_path
         # Three flushes; three requests for each are allowed for.
         assert arrived <= 3 * 4
         assert answered > READERS
+
+
+@pytest.fixture(name="many_sockets")
+def many_sockets_fixture() -> Iterator[None]:
+    """Sockets enough for a crowd of readers, here and in the cache."""
+    with descriptors(2 * CROWD + 100):
+        yield
+
+
+@rule("polling-6")
+@pytest.mark.usefixtures("many_sockets")
+@pytest.mark.parametrize("kind", ["nginx", pytest.param("varnish", marks=pytest.mark.nightly)])
+async def test_more_equal_requests_than_nginx_counts_are_one(kind: str, tmp_path: Path) -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        offset = (await running.http.get(STREAM)).headers["stream-next-offset"]
+        target = f"{STREAM}?options=conflation=1s&offset={offset}&live=long-poll"
+        before = running.gateway.polled.counts.requests
+        with cache_before(running.address, tmp_path, kind) as address:
+            parts = urlsplit(address)
+            request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            crowd = []
+            for _ in range(CROWD):
+                crowd.append(await asyncio.open_connection(parts.hostname, parts.port))
+                crowd[-1][1].write(request.encode())
+            await eventually(lambda: running.gateway.polled.positions == 1, "one waits")
+            await asyncio.sleep(1)  # the others wait in the cache
+            await running.publish({"k": 2})
+            async with asyncio.timeout(HANGS_S):
+                answers = await asyncio.gather(*(reader.read() for reader, _ in crowd))
+            for _, writer in crowd:
+                writer.close()
+        assert {answer[:12] for answer in answers} == {b"HTTP/1.1 200"}
+        assert running.gateway.polled.counts.requests - before == 1
 
 
 @rule("polling-5", "polling-6")

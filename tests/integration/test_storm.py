@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 from asyncio.subprocess import Process
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ import pytest
 
 from tests.support.children import ended, serving
 from tests.support.deadlines import HANGS_S
+from tests.support.descriptors import descriptors
 from tests.support.gateways import Remote, client_of
 from tidegate.clients.sse import Parser
 
@@ -106,15 +106,11 @@ def offset_of(bookmark: str) -> int:
     return int(bookmark.rpartition("-")[2])
 
 
-@pytest.fixture(name="descriptors")
-def descriptors_fixture() -> Iterator[None]:
-    """Sockets enough for all of them, here and in the gateway; as before at the end."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < DESCRIPTORS:
-        pytest.skip(f"a process has at most {hard} descriptors here")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, DESCRIPTORS), hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+@pytest.fixture(name="many_sockets")
+def many_sockets_fixture() -> Iterator[None]:
+    """Sockets enough for all of them, here and in the gateway."""
+    with descriptors(DESCRIPTORS):
+        yield
 
 
 async def published(remote: Remote, first: int, times: int) -> int:
@@ -142,7 +138,7 @@ def worked_s(process: Process) -> float:
 
 
 @pytest.mark.nightly
-@pytest.mark.usefixtures("descriptors")
+@pytest.mark.usefixtures("many_sockets")
 async def test_all_are_cut_at_once_and_continue_where_they_were() -> None:
     failures: list[str] = []
     asyncio.get_running_loop().set_exception_handler(
