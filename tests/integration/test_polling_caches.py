@@ -24,6 +24,7 @@ from tests.support.outside import require
 from tests.support.ports import lasting_port
 from tests.support.rules import rule
 from tests.support.tokens import grant, token_of
+from tidegate.app.http.cookies import SESSION
 from tidegate.app.http.routes import stream
 
 pytestmark = pytest.mark.system
@@ -258,6 +259,30 @@ async def test_no_answer_of_one_subject_is_another_s(kind: str, tmp_path: Path) 
                     assert "ab".replace(desk, "") not in found
                 nobody = await http.get("/v1/topics/prices.eu/stream")
                 assert nobody.status_code == 401
+
+
+@rule("polling-6")
+@pytest.mark.parametrize("kind", ["nginx", pytest.param("varnish", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("by", ["token", "cookie"])
+async def test_readers_with_a_token_do_not_wait_for_each_other(
+    kind: str, by: str, tmp_path: Path
+) -> None:
+    """Their answers are private: behind a lock, one would be asked for after the other."""
+    headers = token_of("ann", "read prices.>")
+    if by == "cookie":
+        headers = {"Cookie": f"first=1; {SESSION}={headers['Authorization'].split()[1]}; last=1"}
+    async with guarded(tmp_path) as running:
+        with cache_before(running.address, tmp_path, kind) as address:
+            async with httpx2.AsyncClient(base_url=address, timeout=60, headers=headers) as http:
+                path = "/v1/topics/prices.eu/stream?offset=now&live=long-poll"
+                asking = [asyncio.create_task(http.get(path)) for _ in range(5)]
+                polled = running.gateway.polled
+                await eventually(
+                    lambda: sum(each.waiting for each in polled.listed()) == len(asking),
+                    "all wait at the gateway",
+                )
+                answers = await asyncio.gather(*asking)
+        assert [answer.status_code for answer in answers] == [204] * len(asking)
 
 
 CANARY_REQUESTS = 100_000
