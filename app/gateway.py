@@ -107,7 +107,7 @@ class Gateway:
         self.sessions = Sessions(
             SessionContext(self.id, *parts), self.session_events, self.new_session_id
         )
-        self.polled = PolledStreams(self.driver, self.quotas.lanes)
+        self.polled = PolledStreams(self.driver, self.quotas)
         self.driver.give_way = self.polled.give_way
         self.quotas.lanes.give_way = self.polled.give_way
         self.quotas.memory.cut_stalled = self.sessions.cut_stalled

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from tidegate.app.access.grants import Grants
-from tidegate.app.access.limits.lanes import LaneUse
+from tidegate.app.access.grants import Grants, Subject
+from tidegate.app.access.limits.quota import NOBODY, Quotas, Usage
 from tidegate.app.refusals import Refused, topic_unknown
 from tidegate.app.stores.store import TopicRecord
 from tidegate.app.streams.decisions import SessionContext
@@ -95,6 +95,7 @@ class PolledStream:
 
     Attributes:
         subscription: the rows that are read.
+        usage: of the subject whose request opened it, which is charged a subscription and a lane.
         form: how they are written.
         position: where its last flush has led.
         is_over: its topic has ended, or nobody reads it.
@@ -106,7 +107,13 @@ class PolledStream:
     """
 
     def __init__(
-        self, driver: Driver, session: str, subscription: Subscription, form: RowForm, kind: Kind
+        self,
+        driver: Driver,
+        session: str,
+        usage: Usage,
+        subscription: Subscription,
+        form: RowForm,
+        kind: Kind,
     ) -> None:
         """Begin to read a topic.
 
@@ -115,6 +122,7 @@ class PolledStream:
         """
         self._driver = driver
         self._session = session
+        self.usage = usage
         self.subscription = subscription
         self.form = form
         self._pages: dict[Position | None, Page] = {}
@@ -141,6 +149,7 @@ class PolledStream:
         except BaseException:
             driver.close(session)
             raise
+        usage.hold(subscription.topic, subscription.lane_id)
         self.position = self.tail
         self._look()
 
@@ -279,7 +288,10 @@ class PolledStream:
 
     def close(self) -> None:
         """End the stream; whoever waits comes again, and is told why."""
+        if self.is_over:
+            return
         self.is_over = True
+        self.usage.release(self.subscription.topic, self.subscription.lane_id)
         self._is_built.set()
         for since in list(self._waiting):
             self._answer(since, Page(since, since))
@@ -453,10 +465,10 @@ class PolledStream:
 class PolledStreams:
     """The polled streams of a gateway, each from its first reader on until nobody reads it."""
 
-    def __init__(self, driver: Driver, lanes: LaneUse) -> None:
+    def __init__(self, driver: Driver, quotas: Quotas) -> None:
         self._past = PollCounts()
         self._driver = driver
-        self._lanes = lanes
+        self._quotas = quotas
         self._streams: dict[Identity, PolledStream] = {}
         self._numbers = itertools.count(1)
         self._granted: dict[
@@ -485,11 +497,12 @@ class PolledStreams:
         self._granted[name, asked, grants] = made_of, granted
         return granted
 
-    def stream(self, poll: PollRequest) -> PolledStream:
+    def stream(self, poll: PollRequest, subject: Subject | None) -> PolledStream:
         """Return the stream of these rows, begun if this is its first reader.
 
         Raises:
-            LimitReached: there are as many sessions, or different lanes, as may be.
+            LimitReached: there are as many sessions, subscriptions or different lanes as may be,
+                or as the subject may have.
         """
         subscription, form = poll.subscription, poll.form
         identity = subscription.topic, subscription.lane_id, form
@@ -498,21 +511,23 @@ class PolledStreams:
             self._forget(identity)
             found = None
         if found is None:
-            found = self._begin(identity, poll)
+            found = self._begin(identity, poll, subject)
         found.requests += 1
         return found
 
-    def _begin(self, identity: Identity, poll: PollRequest) -> PolledStream:
+    def _begin(
+        self, identity: Identity, poll: PollRequest, subject: Subject | None
+    ) -> PolledStream:
         topic, lane_id, form = identity
-        self._lanes.check([(topic, lane_id)])
+        usage = self._quotas.usage(NOBODY if subject is None else subject.sub)
+        usage.check(subject, [(topic, lane_id)], 1)
         session = f"polled-{next(self._numbers)}"
-        begun = PolledStream(self._driver, session, poll.subscription, form, poll.kind)
+        begun = PolledStream(self._driver, session, usage, poll.subscription, form, poll.kind)
         self._streams[identity] = begun
-        self._lanes.hold(topic, lane_id)
         self._look_later(identity, begun)
         return begun
 
-    def give_way(self, topic: str | None = None) -> bool:
+    def give_way(self, topic: str | None = None, sub: str | None = None) -> bool:
         """Close the stream that was read the longest time ago, of those at which nobody waits.
 
         Readers without a connection hold a session and a lane as long as they might come again;
@@ -520,6 +535,7 @@ class PolledStreams:
 
         Args:
             topic: of which one has to give way; None: of any.
+            sub: the subject that is charged for it; None: any.
 
         Returns:
             False if there is none.
@@ -527,7 +543,9 @@ class PolledStreams:
         unwaited = [
             each
             for each, stream in self._streams.items()
-            if not stream.positions and topic in (None, stream.subscription.topic)
+            if not stream.positions
+            and topic in (None, stream.subscription.topic)
+            and sub in (None, stream.usage.sub)
         ]
         if not unwaited:
             return False
@@ -561,9 +579,7 @@ class PolledStreams:
             self._forget(identity)
 
     def _forget(self, identity: Identity) -> None:
-        topic, lane_id, _ = identity
         self._past += self._streams.pop(identity).counts
-        self._lanes.release(topic, lane_id)
 
     def _look_later(self, identity: Identity, stream: PolledStream) -> None:
         asyncio.get_running_loop().call_later(UNREAD_S, self._look, identity, stream)

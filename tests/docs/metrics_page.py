@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
-from tidegate.app.access.limits.lanes import LaneUse
 from tidegate.app.figures import ConnectionFigures, Counters
 from tidegate.app.gateway import Gateway
 from tidegate.app.metrics.families import (
@@ -26,7 +25,6 @@ from tidegate.app.metrics.families import (
 from tidegate.app.metrics.topics import TopicTable, topic_families
 from tidegate.app.settings.settings import MEMORY_ONLY, Settings
 from tidegate.app.stores.store import StoreFigures
-from tidegate.app.streams.polled import PolledStreams
 from tidegate.pipeline.operations.metrics import MetricsSink
 
 INTRODUCTION = """\
@@ -121,7 +119,7 @@ def _sections() -> Iterator[tuple[str, Iterable[Metric]]]:
     )
     yield "Topics", topic_families(TopicTable())
     yield "Sessions and streams", session_families(driver, {}, 0)
-    yield "Polling", polling_families(PolledStreams(driver, LaneUse(1, 1)))
+    yield "Polling", polling_families(gateway.polled)
     yield (
         "Store",
         [

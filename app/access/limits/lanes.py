@@ -55,7 +55,7 @@ class _TopicLanes:
         return not self.tried and not self.by_path
 
 
-def _nobody(topic: str | None) -> bool:
+def _nobody(topic: str | None, sub: str | None) -> bool:
     return False
 
 
@@ -64,8 +64,10 @@ class LaneUse:
 
     def __init__(self, lanes_max: int, topic_lanes_max: int) -> None:
         """`topic_lanes_max`: lanes of a topic that one message may reach."""
-        self.give_way: Callable[[str | None], bool] = _nobody
-        """Frees a lane that nobody needs now, of a topic or of any; False if there is none."""
+        self.give_way: Callable[[str | None, str | None], bool] = _nobody
+        """Frees a lane that nobody needs now, of a topic or any, charged to a subject or any.
+
+        False if there is none."""
         self.subscriptions = 0
         self._lanes_max, self._topic_lanes_max = lanes_max, topic_lanes_max
         self._held: dict[Wanted, int] = {}
@@ -77,12 +79,12 @@ class LaneUse:
         Raises:
             LimitReached: of a topic or of the gateway.
         """
-        while self._new_beyond(wanted) > 0 and self.give_way(None):
+        while self._new_beyond(wanted) > 0 and self.give_way(None, None):
             pass
         if self._new_beyond(wanted) > 0:
             raise LimitReached(f"there are at most {self._lanes_max} different lanes (lanes_max)")
         for topic, lane_id in wanted:
-            while self._is_crowded(topic, lane_id) and self.give_way(topic):
+            while self._is_crowded(topic, lane_id) and self.give_way(topic, None):
                 pass
             if self._is_crowded(topic, lane_id):
                 most = f"{self._topic_lanes_max} different lanes (topic_lanes_max)"

@@ -131,6 +131,11 @@ class Usage:
         """
         self._quotas.check_subscriptions(self, subject, wanted, more)
 
+    def lanes_beyond(self, most: int, wanted: Sequence[Wanted]) -> bool:
+        """Return True if some of these lanes are new, and too many with what there is."""
+        new = {lane_id for _, lane_id in wanted if lane_id not in self.lane_ids}
+        return bool(new) and len(self.lane_ids) + len(new) > most
+
     def hold(self, topic: str, lane_id: LaneId) -> None:
         """Count a subscription that was granted a lane."""
         self.subscriptions += 1
@@ -197,14 +202,15 @@ class Quotas:
         if more:
             self.memory.check()
         limits = self.limits(usage.sub, subject)
-        if limits.subscriptions and usage.subscriptions + more > limits.subscriptions:
-            raise _at_limit("subject_subscriptions_max", limits.subscriptions, "subscriptions")
+        while limits.subscriptions and usage.subscriptions + more > limits.subscriptions:
+            if not self.lanes.give_way(None, usage.sub):
+                raise _at_limit("subject_subscriptions_max", limits.subscriptions, "subscriptions")
         most = self._settings.subscriptions_max
-        if self.lanes.subscriptions + more > most:
-            raise _at_limit("subscriptions_max", most, "subscriptions")
-        if limits.lanes:
-            new = {lane_id for _, lane_id in wanted if lane_id not in usage.lane_ids}
-            if new and len(usage.lane_ids) + len(new) > limits.lanes:
+        while self.lanes.subscriptions + more > most:
+            if not self.lanes.give_way(None, None):
+                raise _at_limit("subscriptions_max", most, "subscriptions")
+        while limits.lanes and usage.lanes_beyond(limits.lanes, wanted):
+            if not self.lanes.give_way(None, usage.sub):
                 raise _at_limit("subject_lanes_max", limits.lanes, "different lanes")
         self.lanes.check(wanted)
 

@@ -488,7 +488,7 @@ def _read(
         None if subject is None else subject.grants,
     )
     media_type = _media_type(scope, asked.live, poll.form)
-    stream = gateway.polled.stream(poll)  # last: a refused request begins none
+    stream = gateway.polled.stream(poll, subject)  # last: a refused request begins none
     is_now = asked.offset == NOW
     if is_now and asked.live is not None:
         since = stream.tail

@@ -122,6 +122,32 @@ async def test_lanes_are_limited_and_a_refused_change_has_no_effect(tmp_path: Pa
         assert answer.status_code == 201, answer.text
 
 
+@rule("access-13")
+async def test_polled_streams_are_charged_to_who_opened_them(tmp_path: Path) -> None:
+    async with guarded(tmp_path, subject_lanes_max=2) as running:
+        usage = running.gateway.quotas.usage("ann")
+
+        async def polled(headers: Any, seconds: int, live: str = "") -> Any:
+            path = f"/v1/topics/px/stream?options=conflation={seconds}s&offset=now{live}"
+            return await running.http.get(path, headers=headers)
+
+        waiting = [asyncio.create_task(polled(ANN, n, "&live=long-poll")) for n in (1, 2)]
+        await eventually(lambda: running.gateway.polled.positions == 2, "both wait")
+        assert refusal(await polled(ANN, 3)) == "subject_lanes_max"
+        assert refusal(await opened(running, ANN, "conflation=3s")) == "subject_lanes_max"
+        assert (await polled(BOB, 3)).status_code == 200
+        assert (await polled(ANN, 3)).status_code == 200  # it is there, and charged to bob
+        await asyncio.gather(*waiting)
+        # Her own at which nobody waits give way, to sessions of hers as well; bob's stays.
+        assert (await polled(ANN, 4)).status_code == 200
+        assert (await opened(running, ANN, "conflation=5s")).status_code == 201
+        assert (usage.subscriptions, len(usage.lane_ids)) == (2, 2)
+        assert running.gateway.quotas.usage("bob").subscriptions == 1
+        await running.http.delete("/v1/topics/px", headers=ROOT)
+        await eventually(lambda: not usage.subscriptions, "nothing is left")
+        assert not running.gateway.quotas.lanes.subscriptions
+
+
 async def test_everything_is_let_go_when_sessions_and_topics_end(tmp_path: Path) -> None:
     async with guarded(tmp_path) as running:
         for _ in range(3):

@@ -470,7 +470,8 @@ async def test_a_first_reader_goes_on_from_now(form: str, live: str) -> None:
 
 
 async def test_sessions_and_lanes_of_readers_who_do_not_ask_go_to_others() -> None:
-    async with running_gateway(sessions_max=2, lanes_max=2) as running:
+    limits = {"sessions_max": 2, "lanes_max": 2, "subscriptions_max": 2}
+    async with running_gateway(**limits) as running:
         await running.topic()
         await running.publish({"k": 1})
         for seconds in (1, 2):
@@ -841,7 +842,7 @@ async def test_a_stream_that_is_closed_under_a_reader_is_no_topic_that_is_gone()
         await running.http.get(STREAM)
         polled = running.gateway.polled
         context = running.gateway.sessions.context
-        stream = polled.stream(polled.granted(context, "px", PollTexts(), None))
+        stream = polled.stream(polled.granted(context, "px", PollTexts(), None), None)
         stream.close()
         with pytest.raises(Refused, match="not-ready"):
             await stream.page(None)
