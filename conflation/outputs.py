@@ -75,8 +75,8 @@ class Resumed:
     """The mode in which a bookmark is continued, with the messages and time since it.
 
     The time is None where it is unknown. `bookmark` is the client's position if no row follows
-    that would carry one. `not_found` is what stands in for a start that is gone, None if it is
-    there.
+    that would carry one. `not_found` is what stands in for messages that are gone, None if none
+    are missing.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """A subscription has ended: REQUESTED, REMOVED, UNUSABLE, BACK_PRESSURE."""
+    """A subscription has ended: REQUESTED, REMOVED, UNUSABLE, BACK_PRESSURE, BOOKMARK_EXPIRED."""
 
     name: str
     topic: str

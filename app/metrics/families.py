@@ -39,7 +39,7 @@ RELIEFS = {
 }
 
 # Labels exposed from the start: Prometheus sees no increase in a counter that first appears as 1.
-ENDS = ("REQUESTED", "REMOVED", "UNUSABLE", "BACK_PRESSURE")
+ENDS = ("REQUESTED", "REMOVED", "UNUSABLE", "BACK_PRESSURE", "BOOKMARK_EXPIRED")
 DIRECTIONS = ("longer", "shorter")
 
 

@@ -33,6 +33,7 @@ from tidegate.conflation.errors import (
 )
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.sessions.backfill import overflows
+from tidegate.conflation.sessions.lane_assignment import BOOKMARK_EXPIRED
 from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.steps import Steps, finished
 from tidegate.conflation.subscription import Subscription
@@ -242,8 +243,10 @@ class Attachment:
         form = asked.topics[topic].form
         try:
             style = self.reader.subscribe(name, subscription, form)
-        except BookmarkExpired:  # a replay that was to begin where the journal reached then
-            style = self.reader.subscribe(name, replace(subscription, resume=UNKNOWN), form)
+        except BookmarkExpired:  # `bookmark_not_found=fail`: nothing is to stand for what is gone
+            self._session.drop(name, topic)
+            self._session.note_end(Unsubscribed(name, topic, BOOKMARK_EXPIRED))
+            return
         yield style.entry(name)
 
     def _present(self, asked: SessionSubscription, topic: str) -> Subscription | None:

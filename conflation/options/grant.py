@@ -318,9 +318,9 @@ def _replay(options: Options) -> Replay | None:
         return None
     start = None if isinstance(options.bookmark, str) else options.bookmark
     not_found = options.bookmark_not_found
-    # The journal's beginning is always found. For a time that is gone all that is kept stands in,
-    # unless it has to be found.
-    if start is None or (isinstance(start, int) and not_found is not NotFound.FAIL):
+    # The journal's beginning is always found, and for a time that is gone all that is kept stands
+    # in. `fail` also says what happens to a reader that comes back too late.
+    if not isinstance(start, Bookmark) and not_found is not NotFound.FAIL:
         not_found = NotFound.NOW
     rate = None if options.rate is None else replace(options.rate, max_gap_ns=options.rate_max_gap)
     return Replay(start, not_found, rate)

@@ -151,7 +151,7 @@ def begin(subscriber: Subscriber, limits: QueueLimits, now: Instant) -> None:
     """
     subscription = subscriber.member.subscription
     if subscription.resume is not None:
-        subscriber.backfill = _resumed(subscriber, subscription.resume, limits)
+        subscriber.backfill = _resumed(subscriber, subscription.resume, limits, now)
     elif subscription.replay is not None:
         subscriber.backfill = _replay(subscriber, subscription.replay, now)
     elif subscription.command.queries:
@@ -172,13 +172,17 @@ def begin_late(subscriber: Subscriber, missed: Sequence[Frame]) -> None:
 
 
 def continue_replay(subscriber: Subscriber, before: RowCursor) -> RowCursor | None:
-    """Return what was published while a replay ran; None once it has caught up with the topic."""
+    """Return what was published while a replay ran; None once it has caught up with the topic.
+
+    Raises:
+        BookmarkExpired: the journal has lost some of it, and nothing is to stand for it.
+    """
     topic, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
     assert before.through is not None, "a replay ends at an offset"
     if before.through == topic.head:
         return None
     if topic.journal.dropped_through > before.through:
-        return _snapshot_instead(subscriber, before.through)
+        return _instead(subscriber, before.through)
     cursor = _cursor(subscriber, replayed(topic, lane_id, before.through))
     cursor.pacing = before.pacing
     return cursor
@@ -188,13 +192,16 @@ def supply(subscriber: Subscriber, piece: Sequence[Frame]) -> None:
     """Continue a replay with what an archive has; an empty piece: a snapshot has to stand for it.
 
     The last piece is followed by what the journal has.
+
+    Raises:
+        BookmarkExpired: the archive has lost some of it, and nothing is to stand for it.
     """
     topic, history, cursor = subscriber.topic, subscriber.history, subscriber.backfill
     assert history is not None, "it asked for them"
     assert cursor is not None, "an archive supplies a backfill"
     if not piece:
-        subscriber.backfill = _snapshot_instead(subscriber, history.after)
         subscriber.history = None
+        subscriber.backfill = _instead(subscriber, history.after)
         return
     cursor.refill(history.rows(piece))
     if not history.has_interval:
@@ -204,10 +211,15 @@ def supply(subscriber: Subscriber, piece: Sequence[Frame]) -> None:
         cursor.through, subscriber.history = topic.head, None
 
 
-def _resumed(subscriber: Subscriber, bookmark: Bookmark, limits: QueueLimits) -> RowCursor:
-    topic, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
+def _resumed(
+    subscriber: Subscriber, bookmark: Bookmark, limits: QueueLimits, now: Instant
+) -> RowCursor:
+    topic, subscription = subscriber.topic, subscriber.member.subscription
+    lane_id, replay = subscription.lane_id, subscription.replay
     too_long = limits.is_above(FULL_PERCENT, *topic.journal.backlog(bookmark.offset))
     mode = resume_mode(topic, lane_id, bookmark, too_long=too_long)
+    if replay is not None and mode is ResumeMode.SNAPSHOT and not topic.reaches(bookmark):
+        return _replay(subscriber, Replay(bookmark, replay.not_found), now)
     if mode is ResumeMode.REPLAY and not topic.journal_reaches(bookmark):
         return _from_archive(subscriber, bookmark.offset)
     if mode is ResumeMode.REPLAY and is_merged(topic, lane_id, bookmark, too_long=too_long):
@@ -215,7 +227,7 @@ def _resumed(subscriber: Subscriber, bookmark: Bookmark, limits: QueueLimits) ->
         cursor = _continued(subscriber, mode, bookmark, rows)
         cursor.shown = None  # they were shown before they were merged
         return cursor
-    rows = rows_since(topic, subscriber.member.subscription, mode, bookmark.offset)
+    rows = rows_since(topic, subscription, mode, bookmark.offset)
     return _continued(subscriber, mode, bookmark, rows)
 
 
@@ -224,7 +236,6 @@ def _continued(
     mode: ResumeMode,
     bookmark: Bookmark,
     rows: RowBuild,
-    replay: Replay | None = None,
 ) -> RowCursor:
     """Return how a bookmark is continued with these rows, and how much was missed since."""
     topic = subscriber.topic
@@ -233,9 +244,24 @@ def _continued(
     gap_ms = None if gap is None else topic.recorded_ms_since(bookmark.offset)
     # A bookmark of the future, from a store that has lost its end, says nothing of what is missed.
     gap = gap if gap is None or gap >= 0 else None
-    not_found = None if replay is None else stand_in(topic, replay)
+    not_found = NotFound.NOW if _loses(subscriber, mode, gap) else None
     resumed = Resumed(subscriber.member.name, topic.name, mode, gap, gap_ms, not_found=not_found)
     return _cursor(subscriber, rows, resumed, is_snapshot=mode is ResumeMode.SNAPSHOT)
+
+
+def _loses(subscriber: Subscriber, mode: ResumeMode, gap: int | None) -> bool:
+    """Return whether messages are missing for good: a snapshot stands for `gap` messages.
+
+    A subscription with a snapshot is whole again. So is an interval on a topic with records, which
+    has the newest value of each key.
+    """
+    subscription = subscriber.member.subscription
+    is_whole = subscription.command.queries or (
+        subscription.replay is None
+        and subscription.lane_id.interval_ns > 0
+        and subscriber.topic.sow is not None
+    )
+    return mode is ResumeMode.SNAPSHOT and gap != 0 and not is_whole
 
 
 def _replay(subscriber: Subscriber, replay: Replay, now: Instant) -> RowCursor:
@@ -244,7 +270,7 @@ def _replay(subscriber: Subscriber, replay: Replay, now: Instant) -> RowCursor:
     if start is None:
         assert isinstance(replay.start, Bookmark), "all else is found"
         rows = RowBuild(snapshot_rows(topic, subscription))
-        return _continued(subscriber, ResumeMode.SNAPSHOT, replay.start, rows, replay)
+        return _continued(subscriber, ResumeMode.SNAPSHOT, replay.start, rows)
     if start < topic.journal.dropped_through:
         cursor = _from_archive(subscriber, start)
     else:
@@ -278,13 +304,18 @@ def _from_archive(subscriber: Subscriber, start: int) -> RowCursor:
     return cursor
 
 
-def _snapshot_instead(subscriber: Subscriber, reached: int) -> RowCursor:
-    """Return a snapshot for a replay that got as far as an offset, and whose rest is gone."""
-    topic = subscriber.topic
-    gap = topic.head - reached
-    resumed = Resumed(subscriber.member.name, topic.name, ResumeMode.SNAPSHOT, gap)
-    rows = topic.records(subscriber.member.subscription.lane_id.feed)
-    return _cursor(subscriber, rows, resumed, is_snapshot=True)
+def _instead(subscriber: Subscriber, reached: int) -> RowCursor:
+    """Return a snapshot for a replay that got as far as an offset, and whose rest is gone.
+
+    Raises:
+        BookmarkExpired: it is not to be replaced.
+    """
+    topic, subscription = subscriber.topic, subscriber.member.subscription
+    bookmark = topic.bookmark(reached)
+    if subscription.replay is not None and subscription.replay.not_found is NotFound.FAIL:
+        raise topic.why_unreachable(bookmark)
+    rows = RowBuild(snapshot_rows(topic, subscription))
+    return _continued(subscriber, ResumeMode.SNAPSHOT, bookmark, rows)
 
 
 def _cursor(

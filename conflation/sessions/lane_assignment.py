@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.lanes.lane import Lane
@@ -30,6 +31,9 @@ paced replay), or a topic (expiry)."""
 
 SESSION_COST = 20
 """What the end or the move of a subscription costs, in records that are looked at."""
+
+BOOKMARK_EXPIRED = "BOOKMARK_EXPIRED"
+"""Why a replay ends whose next messages are gone, where `bookmark_not_found` is `fail`."""
 
 NOWHERE = Bookmark("", 0)
 """No topic has this epoch: a subscription that resumes from here gets everything."""
@@ -100,10 +104,14 @@ class LaneAssignment:
         elif subscription.resume is not None or (
             subscription.command.queries and subscription.replay is None
         ):
-            with _holding_feed(session, subscriber):
-                self._begin(session, subscriber, now)
-                if subscriber.joins_at_once:
-                    self._join(session, subscriber, now)
+            try:
+                with _holding_feed(session, subscriber):
+                    self._begin(session, subscriber, now)
+                    if subscriber.joins_at_once:
+                        self._join(session, subscriber, now)
+            except BookmarkExpired:
+                self._registry.leave(session, subscriber, BOOKMARK_EXPIRED)
+                return
         else:
             begin_late(subscriber, missed)
             self.openings.follow(session, subscriber)
@@ -136,13 +144,16 @@ class LaneAssignment:
         for session, before in self._registry.of_topic(topic.name):
             change = before.change
             wanted = before.member.subscription if change is None else change.subscription
-            wanted = replace(wanted, resume=NOWHERE, replay=None, paused=before.paused)
+            wanted = replace(wanted, resume=NOWHERE, paused=before.paused)
             successor = Subscriber.of(session.id, before.member.name, topic, wanted)
-            with _holding_feed(session, successor):
-                self._begin(session, successor, now)
-                self._registry.replace(session, before, successor)
-                if successor.joins_at_once:
-                    self._join(session, successor, now)
+            try:
+                with _holding_feed(session, successor):
+                    self._begin(session, successor, now)
+                    self._registry.replace(session, before, successor)
+                    if successor.joins_at_once:
+                        self._join(session, successor, now)
+            except BookmarkExpired:
+                self._registry.leave(session, before, BOOKMARK_EXPIRED)
             self._registry.wake(session)
 
     # --- Takes
@@ -186,7 +197,11 @@ class LaneAssignment:
             self._registry.finish(session, subscriber)
             return
         # Messages came while the replay ran. Once none are left it may join without a gap.
-        subscriber.backfill = continue_replay(subscriber, cursor)
+        try:
+            subscriber.backfill = continue_replay(subscriber, cursor)
+        except BookmarkExpired:
+            self._registry.leave(session, subscriber, BOOKMARK_EXPIRED)
+            return
         if subscriber.backfill is not None:
             self.openings.follow(session, subscriber)
             return
@@ -207,7 +222,11 @@ class LaneAssignment:
         if place != Bookmark(subscriber.topic.epoch, subscriber.history.after):
             return
         subscriber.member.note(subscriber.backfill.rows)
-        supply(subscriber, piece)
+        try:
+            supply(subscriber, piece)
+        except BookmarkExpired:
+            self._registry.leave(session, subscriber, BOOKMARK_EXPIRED)
+            return
         self.openings.follow(session, subscriber)
         self.continue_backfill(session, subscriber, now)
         for watcher in subscriber.watchers:

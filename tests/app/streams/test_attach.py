@@ -146,7 +146,8 @@ async def test_who_was_told_of_a_full_queue_gets_what_the_journal_has() -> None:
         assert session.closed is None
 
 
-async def test_a_replay_whose_beginning_is_gone_is_a_snapshot() -> None:
+@rule("resume-10")
+async def test_a_replay_whose_beginning_is_gone_ends() -> None:
     async with room() as here:
         await here.topic(history={"messages": 2})
         await here.say({"k": 1}, {"k": 2})
@@ -155,7 +156,28 @@ async def test_a_replay_whose_beginning_is_gone_is_a_snapshot() -> None:
         here.ask(session, options=f"bookmark={first},bookmark_not_found=fail")
         await here.say({"k": 3}, {"k": 4})
         reader, _ = here.read(session)
-        assert here.told(reader)[0] == "resumed s1 snapshot"
+        assert here.told(reader) == ["unsubscribed s1 BOOKMARK_EXPIRED"]
+        assert session.asked == {}
+
+
+@rule("resume-10")
+async def test_who_comes_back_too_late_to_a_bookmark_subscription_loses_it() -> None:
+    """The other subscriptions of the session go on."""
+    async with room() as here:
+        await here.topic(history={"messages": 1})
+        session = here.kept()
+        here.ask(session, options="bookmark=epoch,bookmark_not_found=fail")
+        here.ask(session, command="subscribe")
+        reader, _ = here.read(session)
+        await here.say({"k": 1})
+        here.take(reader)
+        seen = session.cursor.number if session.cursor else 0
+        reader.close()
+        await here.say({"k": 2}, {"k": 3})
+        reader, _ = here.read(session, seen)
+        told = here.told(reader)
+        assert "unsubscribed s1 BOOKMARK_EXPIRED" in told
+        assert "resumed s2 snapshot" in told
 
 
 async def test_a_replay_that_broke_off_before_its_first_row_is_begun_again() -> None:

@@ -72,7 +72,7 @@ def test_commands(command: str | None, definition: Definition, options: str, exp
         ("", None),
         ("bookmark=now,rate=2X,rate_max_gap=1s", None),
         ("bookmark=epoch", Replay(None)),
-        ("bookmark=epoch,bookmark_not_found=fail", Replay(None)),
+        ("bookmark=epoch,bookmark_not_found=fail", Replay(None, NotFound.FAIL)),
         ("bookmark=e1-7,bookmark_not_found=fail", Replay(Bookmark("e1", 7), NotFound.FAIL)),
         ("bookmark=1970-01-01T00:00:02Z", Replay(2_000)),
         ("bookmark=epoch,rate=1KB", Replay(None, rate=Rate(bytes_per_s=1_000))),

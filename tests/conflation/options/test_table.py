@@ -162,7 +162,10 @@ GRANTED = [
         "bookmark=e1-42,bookmark_not_found=fail",
         "conflation=none,bookmark=e1-42,bookmark_not_found=fail",
     ),
-    Row("bookmark=epoch,bookmark_not_found=fail", "conflation=none,bookmark=epoch"),
+    Row(
+        "bookmark=epoch,bookmark_not_found=fail",
+        "conflation=none,bookmark=epoch,bookmark_not_found=fail",
+    ),
     Row(
         "bookmark=2025-09-09T19:19Z,bookmark_not_found=epoch",
         "conflation=none,bookmark=2025-09-09T19:19:00Z",

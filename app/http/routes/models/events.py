@@ -71,7 +71,7 @@ class ResumedEvent(TypedDict):
     gap_ms: int | None
     not_found: Annotated[
         NotFound | None,
-        Field(description="What stands in for a `bookmark=` that is gone: `bookmark_not_found`"),
+        Field(description="What stands in for messages that are missing; null: none are"),
     ]
     closed: Annotated[CloseReason | None, Field(description="Why the previous stream ended")]
 
@@ -116,7 +116,9 @@ class UnsubscribedEvent(TypedDict):
 
     sub: str
     topic: str
-    reason: Literal["REQUESTED", "REMOVED", "UNUSABLE", "BACK_PRESSURE", "AUTHORIZATION"]
+    reason: Literal[
+        "REQUESTED", "REMOVED", "UNUSABLE", "BACK_PRESSURE", "AUTHORIZATION", "BOOKMARK_EXPIRED"
+    ]
 
 
 class StatusEvent(TypedDict):
