@@ -75,17 +75,26 @@ def problem_of(answer: httpx2.Response) -> GatewayProblem:
     is_subscribing = request.method == "POST" and request.url.path.endswith("/subscriptions")
     asked = _decoded(request.content) if is_subscribing else None
     about = about_of(request.url.path) if asked is None else f"topic {asked.get('topic')}"
+    given = {"title": answer.reason_phrase, **said, "status": answer.status_code}
     # Seconds only: a gateway sends no date, and a proxy's clock may differ from ours.
     retry_after = answer.headers.get("retry-after", "")
     in_seconds = retry_after.isascii() and retry_after.isdigit()
+    return problem_from(given, about, float(retry_after) if in_seconds else None)
+
+
+def problem_from(
+    document: Mapping[str, Any], about: str = "", retry_after_s: float | None = None
+) -> GatewayProblem:
+    """Return the refusal of a problem document, which an event `refused` may be, too."""
+    status = _whole(document.get("status")) or 503
     return GatewayProblem(
-        status=answer.status_code,
-        code=str(said.get("code") or f"{FOREIGN}{answer.status_code}"),
-        title=str(said.get("title") or answer.reason_phrase or "The gateway refused"),
-        detail=str(said.get("detail") or ""),
-        position=_whole(said.get("position")),
-        line=_whole(said.get("line")),
-        retry_after_s=float(retry_after) if in_seconds else None,
+        status=status,
+        code=str(document.get("code") or f"{FOREIGN}{status}"),
+        title=str(document.get("title") or "The gateway refused"),
+        detail=str(document.get("detail") or ""),
+        position=_whole(document.get("position")),
+        line=_whole(document.get("line")),
+        retry_after_s=retry_after_s,
         about=about,
     )
 

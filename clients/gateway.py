@@ -412,7 +412,7 @@ class Gateway:
             path, patience_s = opened["events"], stream.patience_s
             return self._transport.open_stream("GET", path, after, patience_s)
 
-        stream = Stream(trouble=trouble)
+        stream = Stream(is_session=True, trouble=trouble)
         events = Subscription(connect, stream, for_s=for_s)
         return Session(opened["session"], ask, events)
 

@@ -6,11 +6,13 @@ to do after a loss, and how long to wait. Times are seconds of any clock that ne
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
 
+from tidegate.clients.answers import problem_from
 from tidegate.clients.errors import (
     AnswerInvalid,
     GatewayError,
@@ -21,6 +23,7 @@ from tidegate.clients.errors import (
 from tidegate.clients.retry import Backoff, Outage, Trouble
 from tidegate.clients.sse import Event, Parser
 
+_LOGGER = logging.getLogger("tidegate.clients")
 HEARTBEATS_OF_SILENCE_MAX = 2.5  # one late heartbeat is no loss, two missing ones are
 # A gateway sends the header and `hello` at once. The heartbeat that `hello` names, 15 s by default,
 # is the limit after it.
@@ -32,6 +35,8 @@ GATEWAY = "Tidegate-Gateway"
 NO_CONTENT = 204  # the standard's word for "do not reconnect"
 SESSION_UNKNOWN = "session-unknown"
 OPTIONS_INVALID = "options-invalid"
+BOOKMARK_EXPIRED = "BOOKMARK_EXPIRED"
+"""Why a subscription ends whose next messages are gone, with `bookmark_not_found=fail`."""
 NOWHERE = "unknown-0"
 """A place that no gateway knows: a topic resumes from it with a snapshot."""
 
@@ -65,8 +70,10 @@ class Stream:
     Args:
         last_id: resume after this event; empty to begin.
         once: a stream that ends normally is over.
+        is_session: it has several subscriptions, each of which may end.
         trouble: called with a sentence once for each kind of failure in an outage, for a record
-            that cannot be read, and for topics that a pattern leaves out.
+            that cannot be read, for topics that a pattern leaves out, and for messages that are
+            missing for good. By default the logger `tidegate.clients` warns with the sentence.
         backoff: the waits between attempts.
         polling: follows the subscription while the stream is held back; None: nothing does.
 
@@ -87,6 +94,7 @@ class Stream:
         last_id: str = "",
         *,
         once: bool = False,
+        is_session: bool = False,
         trouble: Trouble | None = None,
         backoff: Backoff | None = None,
         polling: Substitute | None = None,
@@ -102,7 +110,8 @@ class Stream:
         self._polls_until = 0.0
         self._was_reached = False
         self._once = once
-        self.report = trouble or (lambda sentence: None)
+        self._is_session = is_session
+        self.report = trouble or _LOGGER.warning
         self._outage = Outage(self.report)
         self._backoff = backoff or Backoff()
         self.places: Places | None = None
@@ -110,6 +119,8 @@ class Stream:
         self._parser = Parser(last_id)
         self.gateway_id = ""
         self._farewell = ""
+        self._refusal: GatewayProblem | None = None
+        self._topic = ""  # of a subscription to one topic
 
     @classmethod
     def of(
@@ -126,6 +137,8 @@ class Stream:
         if ("*" in topic or ">" in topic) and not is_sow:
             # Ids of a pattern's stream end with its session: the place in each topic does not.
             stream.places = Places()
+        elif not is_sow:
+            stream._topic = topic
         return stream
 
     @property
@@ -138,23 +151,35 @@ class Stream:
         """How long to wait for the header of the next answer, and for its first event."""
         return AGAIN_HELLO_SECONDS_MAX if self.is_polling else HELLO_SECONDS_MAX
 
-    def opened(self, status: int, headers: Mapping[str, str]) -> None:
-        """Record the answer to an attempt: 200, or 204 for a stream that is over."""
+    def opened(self, status: int, headers: Mapping[str, str]) -> tuple[Event, ...]:
+        """Record the answer to an attempt: 200, or 204 for a stream that is over.
+
+        Returns the event that the last connection would have brought: a subscription to one topic
+        is over because the topic was deleted.
+        """
         self.connections += 1
         self.gateway_id = headers.get(GATEWAY, "")
         self._farewell = ""
+        self._refusal = None
         self.is_dropped = self.is_heard = False
         self._parser = Parser(self.last_id)
         self.silence_s_max = self.patience_s
-        if status == NO_CONTENT:
-            self.is_over = True
-            self._outage.end()
+        if status != NO_CONTENT:
+            return ()
+        self.is_over = True
+        self._outage.end()
+        if not self._topic:
+            return ()
+        removed = msgspec.json.encode({"topic": self._topic, "reason": "REMOVED"})
+        return (Event("unsubscribed", removed.decode(), self.last_id),)
 
     def events(self, chunk: bytes) -> Iterator[Event]:
         """Yield the events that these bytes complete; each counts as taken when it is yielded.
 
         Raises:
             AnswerInvalid: not an event stream of a gateway.
+            GatewayProblem: `bookmark-expired`, at the end of a subscription with
+                `bookmark_not_found=fail`.
         """
         self.is_heard = True
         for event in self._parser.feed(chunk):
@@ -170,13 +195,17 @@ class Stream:
             self._retry_s = self._parser.retry_ms / 1000
 
     def ended(self) -> None:
-        """Record that a connection has ended as an answer ends."""
+        """Record that a connection has ended as an answer ends.
+
+        Raises:
+            GatewayProblem: it was refused by an event, and no attempt can succeed.
+        """
         if self.is_dropped:
             self._outage.record(StreamLost("the stream begins again"))
             return
         self.is_over = self.is_over or self._once
         if not self.is_over:
-            self._outage.record(self.lost(f"ended{self._farewell}"))
+            self._outage.record(self._refusal or self.lost(f"ended{self._farewell}"))
 
     def failed(
         self, error: GatewayProblem | GatewayUnreachable | AnswerInvalid, now: float
@@ -309,9 +338,18 @@ class Stream:
             fields = _fields(event)
             self._farewell = f": {fields.get('reason')}"
             self.is_over = self.is_over or fields.get("reconnect") is False
+        elif event.name == "resumed" and _fields(event).get("not_found"):
+            self.report(_missing(_fields(event)))
+        elif event.name == "unsubscribed" and _fields(event).get("reason") == BOOKMARK_EXPIRED:
+            expired = _expired(_fields(event))
+            if not self._is_session:
+                raise expired
+            self.report(str(expired))  # its other subscriptions go on
         elif event.name == "refused" and (topic := _fields(event).get("topic")):
             # Of a pattern, which goes on without the topic: nobody would miss what never comes.
             self.report(f"{topic}: {_fields(event).get('detail') or 'a topic is left out'}")
+        elif event.name == "refused":
+            self._refusal = problem_from(_fields(event))
 
 
 class Streamed:
@@ -352,6 +390,25 @@ class Streamed:
     def report(self, sentence: str) -> None:
         """Call `trouble` with a sentence."""
         self._stream.report(sentence)
+
+
+def _missing(resumed: Mapping[str, Any]) -> str:
+    """Return a sentence for a `resumed` that says that messages are missing for good."""
+    gap = resumed.get("gap_messages")
+    missing = "messages" if gap is None else f"up to {gap} messages"
+    instead = "all that is kept" if resumed.get("not_found") == "epoch" else "a snapshot"
+    return f"{resumed.get('topic')}: {missing} are missing for good; {instead} follows"
+
+
+def _expired(unsubscribed: Mapping[str, Any]) -> GatewayProblem:
+    """Return the refusal that a request for a subscription that has ended so would get."""
+    return GatewayProblem(
+        410,
+        "bookmark-expired",
+        "The journal does not go on from there",
+        "the next messages are no longer kept",
+        about=f"topic {unsubscribed.get('topic')}",
+    )
 
 
 def _not_polled(reason: str) -> StreamLost:

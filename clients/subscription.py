@@ -134,7 +134,7 @@ class Subscription(Streamed):
     def _followed(self, answer: httpx2.Response) -> Iterator[Event]:
         """Yield the events of one connection, and record how it has ended."""
         try:
-            self._stream.opened(answer.status_code, answer.headers)
+            yield from self._stream.opened(answer.status_code, answer.headers)
             yield from self._follow(answer)
             if not self._finished():
                 self._stream.ended()

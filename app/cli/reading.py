@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 FORMATS = ("value", "envelope", "batch")
 # Notes about the stream go to standard error: a pipe gets messages and nothing else.
 PRINTED = ("message", "delta", "oof")
+ENDS_FOR_GOOD = ("CLOSED_BY_ADMIN", "REPLACED")  # without a word of the subscription before it
 COMMANDS = ("subscribe", "sow_and_subscribe", "sow", "delta_subscribe", "sow_and_delta_subscribe")
 LABEL_WIDTH = 10
 
@@ -266,8 +267,10 @@ def _print_messages(subscription: Subscription, count_max: int | None) -> None:
         if event.name == "hello" and subscription.connections > 1:
             place = subscription.gateway_id and f" to gateway {subscription.gateway_id}"
             print_note(f"Reconnected{place}")
-        elif event.name in ("refused", "late", "unsubscribed"):
+        elif event.name in ("late", "unsubscribed"):
             print_note(f"{event.name}: {event.text}")
+        elif event.name == "goodbye" and (reason := event.fields.get("reason")) in ENDS_FOR_GOOD:
+            print_note(f"The gateway has ended the stream: {reason}")
         elif event.name in PRINTED:
             print_line(_one_line(event.text))
             printed += 1

@@ -239,7 +239,7 @@ class AsyncGateway:
             path, patience_s = opened["events"], stream.patience_s
             return await self._transport.open_stream("GET", path, after, patience_s)
 
-        stream = Stream(trouble=trouble)
+        stream = Stream(is_session=True, trouble=trouble)
         events = AsyncSubscription(connect, stream, for_s=for_s)
         return AsyncSession(opened["session"], ask, events)
 

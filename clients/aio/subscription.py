@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Self, TypeVar
@@ -73,28 +74,33 @@ class AsyncSubscription(Streamed):
                     yield event
                 continue
             try:
-                try:
-                    answer = await self._connect(self._stream.last_id)
-                except AnswerInvalid as error:
-                    self._stream.failed(error, time.monotonic())
-                    await self._wait(self._stream.wait_s())
-                    continue
-                try:
-                    self._stream.opened(answer.status_code, answer.headers)
-                    chunks = answer.aiter_raw()
-                    while not self._finished() and (chunk := await self._read(chunks)) is not None:
-                        for event in self._stream.events(chunk):
-                            yield event
-                        if self._stream.is_dropped:
-                            break
-                finally:
-                    await answer.aclose()
-                if not self._finished():
-                    self._stream.ended()
-            except (GatewayProblem, GatewayUnreachable) as error:
+                answer = await self._connect(self._stream.last_id)
+            except (GatewayProblem, GatewayUnreachable, AnswerInvalid) as error:
                 self._stream.failed(error, time.monotonic())
+            else:
+                async with contextlib.aclosing(self._followed(answer)) as events:
+                    async for event in events:
+                        yield event
             if not self._finished():
                 await self._wait(self._stream.wait_s())
+
+    async def _followed(self, answer: httpx2.Response) -> AsyncGenerator[Event]:
+        """Yield the events of one connection, and record how it has ended."""
+        try:
+            for event in self._stream.opened(answer.status_code, answer.headers):
+                yield event
+            chunks = answer.aiter_raw()
+            while not self._finished() and (chunk := await self._read(chunks)) is not None:
+                for event in self._stream.events(chunk):
+                    yield event
+                if self._stream.is_dropped:
+                    break
+            if not self._finished():
+                self._stream.ended()
+        except GatewayUnreachable as error:
+            self._stream.failed(error, time.monotonic())
+        finally:
+            await answer.aclose()
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> bytes | None:
         """Return the next bytes; None when the stream has ended or is no longer wanted.

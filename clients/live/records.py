@@ -52,7 +52,7 @@ class Records(Mapping[Any, Any]):
 
     Attributes:
         granted: the options that the gateway granted; empty before, and for a pattern.
-        end: why it has ended; empty while it lives.
+        end: why it has ended, such as `REMOVED` with its topic; empty while it lives.
         error: what ended it; None while it lives, and after a normal end.
         is_ready: True once the records are complete for the first time.
     """
@@ -169,10 +169,16 @@ class Records(Mapping[Any, Any]):
                 self._await_snapshots(event, entries)
             case "group_end" | "unsubscribed":
                 self._awaited.discard(event.fields.get("topic", ""))
+                if event.name == "unsubscribed" and not self._goes_on(event):
+                    self.end = str(event.fields.get("reason"))
             case "goodbye" if event.fields.get("reconnect") is False:
-                self.end = str(event.fields.get("reason"))
+                self.end = self.end or str(event.fields.get("reason"))
         if event.name in ("hello", "group_end", "unsubscribed") and not self._awaited:
             self.is_ready = True
+
+    def _goes_on(self, end: Event) -> bool:
+        """Return whether the records follow after the end of the subscription to a topic."""
+        return self.request.is_pattern or comes_again(end)
 
     def _await_snapshots(self, event: Event, entries: list[dict[str, Any]]) -> None:
         if self.request.is_pattern:

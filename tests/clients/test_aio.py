@@ -129,6 +129,15 @@ async def test_a_live_dict_follows_and_ends(hang: threading.Event) -> None:
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "tidegate-live"]
 
 
+async def test_its_topic_is_deleted_while_its_connection_is_lost() -> None:
+    scripts = stream(hello(), snapshot(1, (["a"], 1))), plain(204)
+    with scripted(*scripts) as fake:
+        async with AsyncGateway(fake.address) as gateway, gateway.live("px") as live:
+            async for _ in live.changes(HANGS_S):
+                pass
+            assert (dict(live), live.end, live.error) == ({}, "REMOVED", None)
+
+
 async def test_a_step_is_a_whole_snapshot_or_a_whole_flush(hang: threading.Event) -> None:
     script = stream(*in_parts(), then_hang=hang, apart_s=APART_S)
     with scripted(script) as fake:

@@ -202,6 +202,19 @@ def test_changes_end_after_their_time_and_with_the_subscription(hang: threading.
         assert (live.end, live.error) == ("UNSUBSCRIBED", None)
 
 
+def test_its_topic_is_deleted_while_its_connection_is_lost() -> None:
+    """It ends as it does while it is connected: the records are removed."""
+    scripts = stream(hello(), snapshot(1, (["a"], 1))), plain(204)
+    with (
+        scripted(*scripts) as fake,
+        Gateway(fake.address) as gateway,
+        gateway.live("px") as live,
+    ):
+        removed = [row for changes in live.changes(HANGS_S) for row in changes.removed]
+        assert [(row.key, row.reason) for row in removed] in ([(["a"], "deleted")], [])
+        assert (dict(live), live.end, live.error) == ({}, "REMOVED", None)
+
+
 def test_a_topic_without_key_is_followed_without_removals(hang: threading.Event) -> None:
     refusal = b'{"title":"Not valid options","status":400,"code":"options-invalid"}'
     scripts = (
@@ -321,7 +334,7 @@ def test_it_is_the_state_of_the_world_of_a_real_gateway(deltas: bool) -> None:
             gateway.delete_topic("px")
             for _ in live.changes(HANGS_S):
                 pass
-            assert (dict(live), live.end) == ({}, "UNSUBSCRIBED")
+            assert (dict(live), live.end) == ({}, "REMOVED")
 
 
 def test_a_record_that_cannot_be_read_is_reported_and_the_dict_lives_on(

@@ -355,3 +355,80 @@ def test_another_hello_counts_alone() -> None:
     places.apply(Event("hello", "no JSON"))
     places.apply(event("hello", {"subscriptions": [{"sub": "s1", "topic": "px.a"}]}))
     assert places.text == ""
+
+
+def notice(name: str, **fields: object) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(fields)}\n\n".encode()
+
+
+LOST = notice("resumed", topic="t", mode="snapshot", gap_messages=7, not_found="now")
+WHOLE = notice("resumed", topic="t", mode="replay", gap_messages=7, not_found=None)
+EXPIRED = notice("unsubscribed", sub="s1", topic="t", reason="BOOKMARK_EXPIRED")
+NO_ROOM = b"retry: 1\n" + notice(
+    "refused", title="A limit is reached", status=429, code="limit-reached", detail="No room."
+)
+
+
+@rule("resume-10")
+@pytest.mark.parametrize(
+    ("resumed", "told"), [(WHOLE, []), (LOST, ["t: up to 7 messages are missing for good"])]
+)
+def test_messages_that_are_missing_are_reported(resumed: bytes, told: list[str]) -> None:
+    said: list[str] = []
+    with scripted(stream(HELLO, resumed, GOODBYE)) as fake, Gateway(fake.address) as gateway:
+        list(gateway.subscribe("t", trouble=said.append))
+    assert [sentence.partition(";")[0] for sentence in said] == told
+
+
+@rule("resume-10")
+def test_by_default_they_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with scripted(stream(HELLO, LOST, GOODBYE)) as fake, Gateway(fake.address) as gateway:
+        list(gateway.subscribe("t"))
+    [record] = [each for each in caplog.records if each.name == "tidegate.clients"]
+    assert record.levelname == "WARNING"
+    assert "are missing for good" in record.getMessage()
+
+
+@rule("resume-10")
+def test_the_end_of_what_must_be_found_is_an_error() -> None:
+    with (
+        scripted(stream(HELLO, row(1), EXPIRED, GOODBYE)) as fake,
+        Gateway(fake.address) as gateway,
+        pytest.raises(GatewayProblem, match=r"\[bookmark-expired, topic t\]"),
+    ):
+        list(gateway.subscribe("t", options="bookmark=epoch,bookmark_not_found=fail"))
+
+
+@rule("resume-10")
+def test_the_end_of_one_subscription_does_not_end_a_session() -> None:
+    said: list[str] = []
+    stream_of_session = Stream(is_session=True, trouble=said.append)
+    stream_of_session.opened(200, {})
+    assert [event.name for event in stream_of_session.events(HELLO + EXPIRED)][1:] == [
+        "unsubscribed"
+    ]
+    assert "[bookmark-expired, topic t]" in said[0]
+
+
+def test_a_refusal_on_the_stream_is_the_outage() -> None:
+    said: list[str] = []
+    scripts = stream(HELLO, row(1)), stream(NO_ROOM), stream(HELLO, row(2), GOODBYE)
+    with scripted(*scripts) as fake, Gateway(fake.address) as gateway:
+        subscription = gateway.subscribe("t", trouble=said.append)
+        codes = [
+            (event.text, getattr(subscription.standing_error, "code", ""))
+            for event in subscription
+            if event.name in ("message", "refused")
+        ]
+    assert said == ["the stream ended", "A limit is reached [limit-reached]: No room."]
+    assert [text for text, _ in codes if len(text) == 1] == ["1", "2"]
+    assert codes[-1] == ("2", "")
+
+
+def test_a_topic_that_is_deleted_during_an_outage_is_removed() -> None:
+    with (
+        scripted(stream(HELLO, row(1)), plain(204)) as fake,
+        Gateway(fake.address) as gateway,
+    ):
+        *_, last = gateway.subscribe("t", trouble=lambda sentence: None)
+    assert (last.name, last.fields) == ("unsubscribed", {"topic": "t", "reason": "REMOVED"})

@@ -168,6 +168,50 @@ def test_a_gateway_that_stays_away_is_reported_once_and_the_time_ends_with_3(
     )
 
 
+def notice(name: str, **fields: object) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(fields)}\n\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("event", "code", "said"),
+    [
+        (
+            notice("resumed", topic="t", gap_messages=3, not_found="now"),
+            0,
+            "t: up to 3 messages are missing for good; a snapshot follows",
+        ),
+        (
+            notice("unsubscribed", topic="t", reason="BOOKMARK_EXPIRED"),
+            1,
+            "tidegate: The journal does not go on from there [bookmark-expired, topic t]",
+        ),
+    ],
+)
+def test_messages_that_are_missing_are_said_on_standard_error(
+    event: bytes, code: int, said: str
+) -> None:
+    end = notice("goodbye", reason="UNSUBSCRIBED", reconnect=False)
+    with scripted(stream(HELLO, event, end)) as fake:
+        ended = call("subscribe", "t", "--gateway", fake.address)
+    assert (ended.code, ended.err.count("\n")) == (code, 1)
+    assert ended.err.startswith(said)
+
+
+def test_a_session_that_was_closed_is_said_on_standard_error() -> None:
+    closed = notice("goodbye", reason="CLOSED_BY_ADMIN", reconnect=False)
+    with scripted(stream(HELLO, closed)) as fake:
+        ended = call("subscribe", "t", "--gateway", fake.address)
+    assert (ended.code, ended.err) == (0, "The gateway has ended the stream: CLOSED_BY_ADMIN\n")
+
+
+def test_a_refusal_for_lack_of_room_is_named() -> None:
+    refused = notice("refused", title="A limit is reached", status=429, code="limit-reached")
+    with scripted(stream(HELLO, MESSAGE % b"1"), stream(b"retry: 1\n" + refused)) as fake:
+        ended = call("subscribe", "t", "--for", "2s", "--gateway", fake.address)
+    assert (ended.code, ended.out) == (1, "1\n")
+    assert ended.err.splitlines()[-1] == "tidegate: A limit is reached [limit-reached]"
+
+
 @pytest.mark.parametrize("arguments", [(), ("--table",)], ids=["lines", "table"])
 def test_a_topic_that_is_missing_when_the_time_ends_is_1(
     arguments: tuple[str, ...], capfd: pytest.CaptureFixture[str]
