@@ -556,3 +556,72 @@ test("an address that takes a request and does not answer is left", async (conte
   await transport.ask("GET", "/v1/topics");
   assert.deepEqual(hosts, ["a:1", "b:1"]);
 });
+
+const LOST = { sub: "s1", topic: "log", mode: "snapshot", gap_messages: 7, gap_ms: null, not_found: "now", closed: null };
+
+test("messages that are missing for good are said", async (context) => {
+  const said = [];
+  const { fake, gateway } = begun(context, { trouble: (sentence) => said.push(sentence) });
+  const log = gateway.subscribe("log", { interval: "none" });
+  await log.granted;
+  await fake.until("GET", EVENTS);
+  const [stream] = fake.streams;
+  await stream.hello();
+  await stream.send("resumed", { ...LOST, not_found: null });
+  await stream.send("resumed", LOST);
+  await stream.send("resumed", { ...LOST, gap_messages: null, not_found: "epoch" });
+  assert.deepEqual(said, [
+    "log: up to 7 messages are missing for good; a snapshot follows",
+    "log: messages are missing for good; all that is kept follows",
+  ]);
+});
+
+test("by default they are a warning of the console", async (context) => {
+  const warn = context.mock.method(console, "warn", () => {});
+  const { fake, gateway } = begun(context);
+  await gateway.subscribe("log").granted;
+  await fake.until("GET", EVENTS);
+  await fake.streams[0].hello();
+  await fake.streams[0].send("resumed", LOST);
+  assert.match(warn.mock.calls[0].arguments[0], /missing for good/);
+});
+
+test("a loop over messages that must be found throws where they are gone", async (context) => {
+  const { fake, gateway } = begun(context);
+  const kept = new Map();
+  const storage = { getItem: (name) => kept.get(name) ?? null, setItem: (name, text) => kept.set(name, text) };
+  const isExpired = (error) => error.code === "bookmark-expired" && error.about === "topic log";
+  const thrown = assert.rejects(gateway.follow("log", { place: "reader", storage }).next(), isExpired);
+  await fake.until("GET", EVENTS);
+  await fake.streams[0].hello();
+  await fake.streams[0].send("unsubscribed", { sub: "s1", topic: "log", reason: "BOOKMARK_EXPIRED" });
+  await thrown;
+});
+
+test("a pattern that must find its messages ends where those of one topic are gone", async (context) => {
+  const { fake, gateway } = begun(context);
+  const logs = gateway.subscribe("log.*", { bookmark: "epoch", options: "bookmark_not_found=fail" });
+  await logs.granted;
+  await fake.until("GET", EVENTS);
+  await fake.streams[0].hello();
+  await fake.streams[0].send("unsubscribed", { sub: "s1", topic: "log.a", reason: "BOOKMARK_EXPIRED" });
+  assert.deepEqual([logs.state, logs.code], ["closed", "bookmark-expired"]);
+  assert.equal((await fake.until("DELETE", /\/subscriptions\/s1$/)).length, 1);
+});
+
+test("a refusal on the stream is the reason of the loss", async (context) => {
+  const { prices, stream } = await live(context);
+  await stream.send("refused", { title: "A limit is reached", status: 429, code: "limit-reached" });
+  stream.end();
+  await settled();
+  assert.deepEqual([prices.state, prices.code, prices.reason], ["lost", "limit-reached", "A limit is reached"]);
+});
+
+test("a name that means nothing is refused with it", async (context) => {
+  const { gateway, prices } = await live(context);
+  assert.throws(() => gateway.subscribe("px", { intervall: "1s" }), /TypeError: there is no wish intervall; known are interval,/);
+  assert.throws(() => connect("", { tokens: "x" }), /no option of connect tokens/);
+  await assert.rejects(prices.change({ order_by: "/a" }), /no wish order_by/);
+  assert.throws(() => gateway.publish("px", {}, { deltas: true }), /no option of publish deltas/);
+  assert.throws(() => gateway.sow("px", { order_by: "/a" }), /no part of a query order_by/);
+});

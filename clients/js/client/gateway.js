@@ -5,11 +5,16 @@
  */
 
 import { lineOf } from "./json.js";
+import { checkNames } from "./request.js";
 import { repeated } from "./retry.js";
 import { Session } from "./session.js";
 import { NoticeEvent, Subscription } from "./subscription.js";
 import { canShare, Tabs } from "./tabs.js";
 import { topicPath, Transport } from "./transport.js";
+
+const OPTIONS = ["token", "ticket", "headers", "credentials", "integers", "fetch", "tabs", "trouble"];
+const PUBLISH_OPTIONS = ["delta", "ack", "never", "idempotencyKey", "patienceMs"];
+const QUERY = ["filter", "orderBy", "topN", "skipN", "select", "asOf"];
 
 /** @typedef {import("./subscription.js").State} State */
 /** @typedef {import("./subscription.js").Wish} Wish */
@@ -20,6 +25,8 @@ import { topicPath, Transport } from "./transport.js";
  * @typedef {object} ConnectOptions
  * @property {boolean | string} [tabs] One stream for all tabs of this origin. By default they share
  *   where the browser can and no token is used; a text names the user or whatever else must be equal.
+ * @property {(sentence: string) => void} [trouble] Called when messages of a subscription are missing for good;
+ *   by default `console.warn`.
  */
 
 /**
@@ -68,6 +75,8 @@ export class Gateway extends EventTarget {
    */
   constructor(address = "", options = {}) {
     super();
+    checkNames("option of connect", options, OPTIONS);
+    this.#trouble = options.trouble ?? ((sentence) => console.warn(sentence));
     this.#transport = new Transport(address, options);
     /** @type {State} */
     this.state = "connecting";
@@ -87,6 +96,7 @@ export class Gateway extends EventTarget {
   }
 
   #transport;
+  #trouble;
   /** @type {Session | Tabs} */
   #line;
   #unwatch = () => {};
@@ -111,7 +121,7 @@ export class Gateway extends EventTarget {
    * @returns {Subscription<V>}
    */
   subscribe(topic, wish = {}) {
-    return new Subscription(this.#line, topic, wish);
+    return new Subscription(this.#line, topic, wish, this.#trouble);
   }
 
   /**
@@ -177,6 +187,7 @@ export class Gateway extends EventTarget {
    * @returns {Promise<V[]>}
    */
   sow(topic, query = {}) {
+    checkNames("part of a query", query, QUERY);
     const { filter, orderBy, topN, skipN, select, asOf } = query;
     const parameters = { filter, order_by: orderBy, top_n: topN, skip_n: skipN, select, as_of: asOf };
     return this.request("GET", `${topicPath(topic)}/sow`, { query: parameters, headers: { Accept: "application/json" } });
@@ -235,7 +246,9 @@ export class Gateway extends EventTarget {
    * @param {PublishOptions} options
    * @param {Record<string, string>} headers
    */
-  #post(topic, messages, { delta, ack, never, patienceMs }, headers) {
+  #post(topic, messages, options, headers) {
+    checkNames("option of publish", options, PUBLISH_OPTIONS);
+    const { delta, ack, never, patienceMs } = options;
     const lines = Array.isArray(messages) ? messages : [messages];
     const asked = {
       query: { ack, delta: delta ? "true" : undefined },

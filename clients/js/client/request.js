@@ -13,6 +13,34 @@ const REMOVALS = /(^|,)\s*oof\s*(,|$)/;
 const WITH_SNAPSHOT = ["sow_and_subscribe", "sow_and_delta_subscribe"];
 const WITHOUT_REMOVALS = new Set(["sow", "subscribe", "delta_subscribe"]);
 
+const WISHES = [
+  ...["interval", "filter", "orderBy", "topN", "skipN", "select"],
+  ...["deltas", "command", "removals", "options", "bookmark", "hidden"],
+];
+
+/**
+ * Refuse a wish with a name that means nothing: it would be left out, and nobody would be told.
+ *
+ * @param {Wish} wish
+ * @throws {TypeError} With the name.
+ */
+export function checkWish(wish) {
+  checkNames("wish", wish, WISHES);
+}
+
+/**
+ * Refuse names that mean nothing.
+ *
+ * @param {string} kind What they are names of.
+ * @param {object} given
+ * @param {string[]} known
+ * @throws {TypeError} With the first such name.
+ */
+export function checkNames(kind, given, known) {
+  const unknown = Object.keys(given).find((name) => !known.includes(name));
+  if (unknown !== undefined) throw new TypeError(`there is no ${kind} ${unknown}; known are ${known.join(", ")}`);
+}
+
 /**
  * Return the body of the request for a wish.
  *
@@ -128,7 +156,7 @@ export async function askFor(target, before, post) {
     // A subscription from a bookmark is not sent removals, so one that wants them begins now.
     const from = withRemovals || isPattern(topic) ? null : place;
     const granted = await post(requestOf(topic, wish, withRemovals, from));
-    if (before.wasGranted && place && !from) target.take("resumed", { topic, mode: "now", gap_messages: null }, "");
+    if (before.wasGranted && place && !from) target.take("resumed", { topic, mode: "now", gap_messages: null, not_found: "now" }, "");
     return granted;
   };
   try {

@@ -22,6 +22,7 @@ const STREAM_AGAIN_MS = 120_000; // while subscriptions are polled: the proxy ma
 const HIDDEN_AFTER_MS = 1_000; // who looks at another tab for a moment changes nothing
 const REPLAY = /(?:^|,)bookmark=/; // in granted options
 const BACK_PRESSURE = "BACK_PRESSURE";
+const BOOKMARK_EXPIRED = "BOOKMARK_EXPIRED";
 const COMES_AGAIN = new Set([BACK_PRESSURE, "UNUSABLE"]); // reasons of an end that may pass
 
 /** What a session knows of one of its subscriptions. */
@@ -417,6 +418,7 @@ export class Session {
     if (topic !== entry.target.topic) {
       // Of a pattern only this topic has left, and the pattern takes it again only if it begins again.
       if (reason === BACK_PRESSURE) this.#again(entry, true);
+      if (reason === BOOKMARK_EXPIRED) this.#expire(entry, topic);
       return;
     }
     if (COMES_AGAIN.has(reason)) {
@@ -424,10 +426,24 @@ export class Session {
       entry.name = "";
       entry.target.entered("lost", `the gateway has ended the subscription to ${topic}: ${reason}`);
       this.#subscribe(entry, true);
+    } else if (reason === BOOKMARK_EXPIRED) {
+      this.#expire(entry, topic);
     } else {
       this.#forget(entry);
       entry.target.ended(reason);
     }
+  }
+
+  /**
+   * End a subscription that must find its messages, and does not: as if it were refused.
+   *
+   * @param {Entry} entry
+   * @param {string} topic
+   */
+  #expire(entry, topic) {
+    this.remove(entry.target);
+    const document = { code: "bookmark-expired", title: "The journal does not go on from there", detail: "the next messages are no longer kept" };
+    entry.target.failed(new Problem(410, document, 0, `topic ${topic}`));
   }
 
   /**

@@ -41,6 +41,8 @@ export class Stream {
   #isClosed = false;
   /** @type {string} The reason of a goodbye after which there is no return; empty without one. */
   #goodbye = "";
+  /** @type {Problem | null} What the gateway has refused this connection with. */
+  #refusal = null;
   #backoff = new Backoff();
   #pause = new Pause();
 
@@ -57,6 +59,7 @@ export class Stream {
       let loss = new Unreachable("the stream ended");
       try {
         if (await this.#follow()) return this.#goodbye || "ENDED";
+        loss = this.#refusal ?? loss;
       } catch (error) {
         if (this.#isOver()) break;
         if (error instanceof Problem && !isTemporary(error) && !isForeign(error)) throw error;
@@ -104,6 +107,7 @@ export class Stream {
     const watchdog = new Watchdog(() => connection.abort());
     const parser = new Parser(this.#lastId);
     this.#silenceMsMax = HELLO_MS_MAX;
+    this.#refusal = null;
     let isHeard = false;
     try {
       watchdog.allow(this.#silenceMsMax);
@@ -141,6 +145,8 @@ export class Stream {
       if (fields.heartbeat_ms > 0) this.#silenceMsMax = HEARTBEATS_OF_SILENCE_MAX * fields.heartbeat_ms;
     } else if (event.name === "goodbye" && fields.reconnect === false) {
       this.#goodbye = String(fields.reason);
+    } else if (event.name === "refused" && fields.topic === undefined) {
+      this.#refusal = new Problem(fields.status, fields);
     }
     this.#on.event(event, fields);
   }

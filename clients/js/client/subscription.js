@@ -8,6 +8,7 @@ import { Problem } from "./errors.js";
 import { inOrder } from "./order.js";
 import { Reader } from "./reader.js";
 import { Changes, Replica } from "./replica.js";
+import { checkWish } from "./request.js";
 
 /**
  * @template [V=any]
@@ -133,9 +134,12 @@ export class Subscription extends EventTarget {
    * @param {Line} line
    * @param {string} topic
    * @param {Wish} wish
+   * @param {(sentence: string) => void} [trouble] Called for messages that are missing for good.
    */
-  constructor(line, topic, wish) {
+  constructor(line, topic, wish, trouble = () => {}) {
     super();
+    checkWish(wish);
+    this.#trouble = trouble;
     this.topic = topic;
     /** @type {Wish} */
     this.wish = wish;
@@ -171,6 +175,7 @@ export class Subscription extends EventTarget {
   }
 
   #line;
+  #trouble;
   #replica;
   #grant;
   #whole;
@@ -236,6 +241,7 @@ export class Subscription extends EventTarget {
    * @throws {Problem} Refused; nothing was changed.
    */
   async change(change) {
+    checkWish(change);
     const before = this.wish;
     this.wish = { ...before, ...change };
     try {
@@ -334,6 +340,7 @@ export class Subscription extends EventTarget {
     if (fields.more) this.#holding ??= setTimeout(() => this.#tell(), HOLD_MS_MAX);
     else if (!this.#replica.isInSnapshot) this.#tell();
     if (name !== "message") this.dispatchEvent(new NoticeEvent(name, fields));
+    if (name === "resumed" && fields.not_found) this.#trouble(sentenceOf(fields));
     for (const { topic, key = null, unreadable: reason } of unreadable) {
       this.dispatchEvent(new NoticeEvent("unreadable", { topic, key, reason }));
     }
@@ -375,6 +382,17 @@ export class Subscription extends EventTarget {
     this.#readers.clear();
     this.dispatchEvent(new NoticeEvent("ended", { reason, error: this.#error }));
   }
+}
+
+/**
+ * Return a sentence for a `resumed` that says that messages are missing for good.
+ *
+ * @param {{ topic: string, mode: string, gap_messages: number | null, not_found: string }} resumed
+ */
+function sentenceOf({ topic, mode, gap_messages: gap, not_found: instead }) {
+  const missing = gap === null ? "messages" : `up to ${gap} messages`;
+  const follows = mode === "now" ? "new messages follow" : `${instead === "epoch" ? "all that is kept" : "a snapshot"} follows`;
+  return `${topic}: ${missing} are missing for good; ${follows}`;
 }
 
 /** Return a promise with the functions that settle it. */
