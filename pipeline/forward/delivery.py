@@ -14,6 +14,7 @@ from tidegate.pipeline.forward.definition import ForwardDefinition
 from tidegate.pipeline.forward.feed import Feed
 from tidegate.pipeline.forward.position import PositionFile
 from tidegate.pipeline.forward.target import (
+    DeclaredTarget,
     Patience,
     Position,
     PositionedTarget,
@@ -46,6 +47,8 @@ class Forward(ThreadStream):
             gateway_at(definition.gateway, retry) as gateway,
             self._opened(patience) as (target, position),
         ):
+            if isinstance(target, DeclaredTarget):
+                target.declare((gateway.find_topic(definition.topic) or {}).get("schema"))
             after = position.resume(definition.identity)
             with closing(Feed(gateway, definition, after, self._say)) as feed:
                 self._follow(run, gateway, feed, target, position, is_new=not after)

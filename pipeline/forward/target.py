@@ -103,6 +103,14 @@ class PositionedTarget(Target, Position, Protocol):
     """A target that keeps its position beside its rows, so that each row arrives exactly once."""
 
 
+@runtime_checkable
+class DeclaredTarget(Target, Protocol):
+    """A target that is told the types of what it is to write."""
+
+    def declare(self, schema: object) -> None:
+        """Take the topic's JSON Schema, None if it has none; called once, after `open`."""
+
+
 class SinkDefinition(Protocol):
     """The table `sink` of a definition.
 

@@ -8,11 +8,9 @@ does the last step; a file that no position names is written again.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,8 +20,13 @@ import pyarrow.parquet as pq
 
 from tidegate.pipeline import atomic_files
 from tidegate.pipeline.definitions.toml import TomlTable
-from tidegate.pipeline.errors import DefinitionInvalid
 from tidegate.pipeline.forward.position import PositionFile
+from tidegate.pipeline.forward.sinks.parquet_columns import (
+    Column,
+    declared_columns,
+    json_column,
+    named_columns,
+)
 from tidegate.pipeline.forward.sinks.shared import dated, unwritable
 from tidegate.pipeline.forward.target import Patience, Refusal, Row
 
@@ -31,50 +34,26 @@ ROWS_MAX = 100_000
 SECONDS_MAX = 60
 BYTES_MAX = 64 * 1024 * 1024
 """Of the values of a file in JSON, which are held until it is written."""
-TYPES = "bool, int64, float64, string, or decimal(PRECISION, SCALE) with at most 38 digits"
-INT64 = range(-(2**63), 2**63)
 ENVELOPE = {"_op": "op", "_key": "key", "_bookmark": "bookmark", "_reason": "reason"}
 """Columns of every file, and the members of an envelope that they have."""
 VALUE = "_value"
+OTHERS = "_others"
 TEXTS = ("op", "bookmark", "reason")
-_DECIMAL = re.compile(r"decimal\(([0-9]{1,2}), ?([0-9]{1,2})\)")
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A field of the value that has a column of its own."""
-
-    name: str
-    type: pa.DataType
-    python: type
-
-    def read(self, text: bytes) -> Any:
-        """Return the value of a JSON text for this column.
-
-        Raises:
-            ValueError: it is of another type, or would be rounded.
-        """
-        if text == b"null":
-            return None
-        try:
-            found = msgspec.json.decode(text, type=self.python)
-            if self.python is not int or found in INT64:
-                # Only a decimal may still have too many digits.
-                return pa.scalar(found, self.type).as_py() if self.python is Decimal else found
-        except (msgspec.DecodeError, pa.ArrowInvalid):
-            pass
-        raise ValueError(f"its {self.name} is no {self.type}")
-
-
-@dataclass(frozen=True, slots=True)
 class ParquetSink:
-    """The table `sink` of kind parquet; without `columns` the value is a column of JSON texts."""
+    """The table `sink` of kind parquet.
+
+    `columns` is None for those of the topic's schema; where they are empty, the value is a column
+    of JSON texts.
+    """
 
     path: Path
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...] | None
     rows_max: int
     seconds_max: int
     kind: ClassVar[str] = "parquet"
@@ -92,45 +71,26 @@ class ParquetSink:
 
 def read_sink(table: TomlTable, folder: Path) -> ParquetSink:
     """Read the table; a relative path is below `folder`."""
+    columns: tuple[Column, ...] | None = None
+    if table.has("columns"):
+        columns = named_columns(
+            table.table("columns", 'a table such as {price = "decimal(18, 4)"}')
+        )
     return ParquetSink(
         path=(folder / table.checked("path", str.strip, "the path of a file")).resolve(),
-        columns=_columns(table),
+        columns=columns,
         rows_max=table.count("rows_max") or ROWS_MAX,
         seconds_max=table.count("seconds_max") or SECONDS_MAX,
     )
 
 
-def _columns(table: TomlTable) -> tuple[Column, ...]:
-    if not table.has("columns"):
-        return ()
-    given = table.table("columns", 'a table such as {price = "decimal(18, 4)"}')
-    return tuple(_column(given, name) for name in given.left)
-
-
-def _column(table: TomlTable, name: str) -> Column:
-    text = table.text(name, expected=TYPES)
-    if name.startswith("_"):
-        raise DefinitionInvalid(f"{table.where(name)}: columns of the envelope begin with _")
-    match text:
-        case "bool":
-            return Column(name, pa.bool_(), bool)
-        case "int64":
-            return Column(name, pa.int64(), int)
-        case "float64":
-            return Column(name, pa.float64(), float)
-        case "string":
-            return Column(name, pa.string(), str)
-    found = _DECIMAL.fullmatch(text)
-    if found is None or not 1 <= int(found[1]) <= 38 or int(found[2]) > int(found[1]):
-        raise table.wrong(name, TYPES, text)
-    return Column(name, pa.decimal128(int(found[1]), int(found[2])), Decimal)
-
-
 class ParquetTarget:
-    """Holds rows until they make a file (a `PositionedTarget`)."""
+    """Holds rows until they make a file (a `PositionedTarget`, and a `DeclaredTarget`)."""
 
     def __init__(self, sink: ParquetSink) -> None:
         self._sink = sink
+        self._columns = sink.columns or ()
+        self._has_others = False
         self._position: PositionFile | None = None
         self._written: list[Record] = []
         self._held: list[Record] = []
@@ -146,6 +106,12 @@ class ParquetTarget:
         """
         path = self._sink.path
         self._position = PositionFile(path.with_name(f"{path.name}.position"))
+
+    def declare(self, schema: object) -> None:
+        """Take the columns of the topic's schema, unless the definition names some."""
+        if self._sink.columns is None:
+            self._columns = declared_columns(schema)
+            self._has_others = bool(self._columns)
 
     def resume(self, identity: str) -> str:
         """Return the position, and finish what a kill has left unfinished.
@@ -221,16 +187,20 @@ class ParquetTarget:
         if "value" not in row.fields:
             return record
         text = bytes(row.fields["value"])
-        if not self._sink.columns:
+        if not self._columns:
             record[VALUE] = text.decode()
+            return record
+        if text == b"null":  # of a removal whose record is not known any more
             return record
         try:
             members = _MEMBERS.decode(text)
         except msgspec.DecodeError:
             raise ValueError("its value is no object") from None
-        for column in self._sink.columns:
+        for column in self._columns:
             if column.name in members:
-                record[column.name] = column.read(bytes(members[column.name]))
+                record[column.name] = column.read(bytes(members.pop(column.name)))
+        if members and self._has_others:
+            record[OTHERS] = msgspec.json.encode(members).decode()
         return record
 
     def _finish(self) -> None:
@@ -249,12 +219,11 @@ class ParquetTarget:
         self._bytes = 0
 
     def _table(self) -> pa.Table:
-        types = dict.fromkeys(ENVELOPE, pa.string())
-        if self._sink.columns:
-            types |= {each.name: each.type for each in self._sink.columns}
-        else:
-            types[VALUE] = pa.string()
-        return pa.Table.from_pylist(self._held, pa.schema(list(types.items())))
+        fields = [pa.field(name, pa.string()) for name in ENVELOPE]
+        fields += [each.field for each in self._columns or (json_column(VALUE),)]
+        if self._has_others:
+            fields.append(json_column(OTHERS).field)
+        return pa.Table.from_pylist(self._held, pa.schema(fields))
 
 
 def _unfinished(path: Path) -> Path:

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from contextlib import closing
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,54 @@ from tests.pipeline.forward.forwarding import definitions, forwarding
 from tests.pipeline.ingest.ingesting import eventually, journal
 from tests.support import commands
 from tests.support.commands import serving_here
+from tests.support.external.duckdb import DuckDb
 from tests.support.profiles import SEED
 from tests.support.rules import rule
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid
 from tidegate.pipeline.forward.sinks.parquet import ParquetTarget
+from tidegate.pipeline.forward.sinks.parquet_columns import declared_columns
 from tidegate.pipeline.forward.target import Patience, Row
 
 pytestmark = pytest.mark.system
 TYPES = 'k = "string", price = "decimal(18, 4)", n = "int64", x = "float64", b = "bool"'
-COLUMNS = f"columns = {{{TYPES}}}"
+COLUMNS = f'columns = {{{TYPES}, t = "timestamp", d = "date"}}'
+SCHEMA = {
+    "properties": {
+        "k": {"type": "string"},
+        "price": {"type": "number", "multipleOf": 0.0001},
+        "n": {"type": ["integer", "null"]},
+        "big": {"type": "integer", "minimum": 0, "maximum": 2**64 - 1},
+        "huge": {"type": "integer", "maximum": 10**36},
+        "x": {"type": "number"},
+        "b": {"type": "boolean"},
+        "t": {"type": "string", "format": "date-time"},
+        "d": {"type": "string", "format": "date"},
+        "legs": {"type": "array"},
+        "mixed": {},
+    }
+}
+FULL = (
+    b'{"k":"a","price":1234567890123456789012345678901234.5678,"n":9007199254740993,'
+    b'"big":18446744073709551615,"huge":1000000000000000000000000000001,"x":0.1,"b":true,'
+    b'"t":"2026-01-31T13:00:00.123456+01:00","d":"2026-01-31","legs":[1.50, {"a":null}],'
+    b'"mixed":"text","more":1.50}'
+)
+PARTIAL = b'{"k":"b","price":1.5,"n":1e3,"mixed":1.50}'
+EXACT = {
+    "k": ["a", "b"],
+    "price": [Decimal("1234567890123456789012345678901234.5678"), Decimal("1.5000")],
+    "n": [9007199254740993, 1000],
+    "big": [18446744073709551615, None],
+    "huge": [Decimal(1000000000000000000000000000001), None],
+    "x": [0.1, None],
+    "b": [True, None],
+    "t": [datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC), None],
+    "d": [date(2026, 1, 31), None],
+    "legs": ['[1.50, {"a":null}]', None],
+    "mixed": ['"text"', "1.50"],
+    "_others": ['{"more":1.50}', None],
+}
 
 
 def file(more: str = "seconds_max = 1", source: str = "conflation=50ms") -> str:
@@ -90,7 +129,8 @@ def test_columns_have_types_and_exact_numbers_for_every_reader(tmp_path: Path) -
     target, _ = opened(tmp_path, COLUMNS)
     with closing(target):
         text = b'{"k":"a","price":12345678901234.1234,"n":9007199254740993,"x":0.1,"b":true,"y":1}'
-        assert target.write([row(text), row(b'{"k":null,"price":"1.5"}')]) == []
+        partial = [row(b'{"k":null,"price":"1.5"}'), row(b"null")]
+        assert target.write([row(text), *partial]) == []
         target.note("e-1")
     [path] = files(tmp_path)
     table = pq.read_table(path)
@@ -105,19 +145,111 @@ def test_columns_have_types_and_exact_numbers_for_every_reader(tmp_path: Path) -
         "n",
         "x",
         "b",
+        "t",
+        "d",
     ]
     wanted = {
-        "k": ["a", None],
-        "price": [Decimal("12345678901234.1234"), Decimal("1.5000")],
-        "n": [9007199254740993, None],
-        "x": [0.1, None],
-        "b": [True, None],
+        "k": ["a", None, None],
+        "price": [Decimal("12345678901234.1234"), Decimal("1.5000"), None],
+        "n": [9007199254740993, None, None],
+        "x": [0.1, None, None],
+        "b": [True, None, None],
     }
     assert table.select(list(wanted)).to_pydict() == wanted
     assert polars.read_parquet(path).select(list(wanted)).to_dict(as_series=False) == wanted
     frame = pandas.read_parquet(path, dtype_backend="pyarrow")
     assert frame["n"].iloc[0] == 9007199254740993
     assert frame["price"].iloc[0] == Decimal("12345678901234.1234")
+
+
+def written(folder: Path) -> Path:
+    """A file of a topic that has a schema."""
+    with serving_here() as address, Gateway(address) as gateway:
+        gateway.put_topic("prices", {"key": ["/k"], "schema": SCHEMA})
+        gateway.publish("prices", [FULL, PARTIAL])
+        gateway.delete_records("prices", record_key="c")
+        with forwarding(folder, file(), address):
+            eventually(lambda: len(rows(folder)), 3)
+    [path] = files(folder)
+    return path
+
+
+def test_columns_are_those_of_the_schema(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    table = pq.read_table(path).slice(1)  # after the reset
+    assert table.select(list(EXACT)).to_pydict() == EXACT
+    assert table.schema.field("legs").metadata == {b"content-type": b"application/json"}
+    assert str(table.schema.field("price").type) == "decimal128(38, 4)"
+    assert "_value" not in table.schema.names
+    frame = polars.read_parquet(path).slice(1)
+    assert frame.select(list(EXACT)).to_dict(as_series=False) == EXACT
+
+
+@pytest.mark.nightly
+def test_duckdb_reads_the_columns_of_the_schema(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    duckdb = DuckDb(tmp_path_factory.mktemp("duckdb"))
+    path = written(tmp_path)
+    names = ", ".join(EXACT)
+    query = f"SELECT {names} FROM '{path.name}' WHERE _op = 'snapshot' ORDER BY k"
+    types = duckdb.ask(f"DESCRIBE {query}", tmp_path)
+    assert [each[1] for each in types] == [
+        *("VARCHAR", "DECIMAL(38,4)", "BIGINT", "UBIGINT", "DECIMAL(38,0)", "DOUBLE", "BOOLEAN"),
+        *("TIMESTAMP WITH TIME ZONE", "DATE", "VARCHAR", "VARCHAR", "VARCHAR"),
+    ]
+    texts = ", ".join(f"{name}::VARCHAR" for name in EXACT if name != "t")
+    found = duckdb.ask(query.replace(names, f"{texts}, epoch_us(t)"), tmp_path)
+    assert found[0] == [
+        *("a", "1234567890123456789012345678901234.5678", "9007199254740993"),
+        *("18446744073709551615", "1000000000000000000000000000001", "0.1", "true", "2026-01-31"),
+        *('[1.50, {"a":null}]', '"text"', '{"more":1.50}', 1_769_860_800_123_456),
+    ]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [None, True, {}, {"type": "object"}, {"properties": {}}, {"properties": {"_op": {}}}],
+)
+def test_a_schema_without_fields_declares_no_columns(tmp_path: Path, schema: object) -> None:
+    target, _ = opened(tmp_path)
+    with closing(target):
+        target.declare(schema)
+        target.write([row(b'{"k": 1}'), row(b"1")])
+        target.note("e-1")
+    assert [each["_value"] for each in rows(tmp_path)] == ['{"k": 1}', "1"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "type_name"),
+    [
+        ({"type": "integer", "minimum": -1, "maximum": 2**64 - 1}, "decimal128(38, 0)"),
+        ({"type": "integer", "exclusiveMaximum": 2**63}, "int64"),
+        ({"type": "number", "multipleOf": 0.25}, "decimal128(38, 2)"),
+        ({"type": "number", "multipleOf": 1e-38}, "decimal128(38, 38)"),
+        ({"type": "number", "multipleOf": 1e-39}, "string"),
+        ({"type": "number", "multipleOf": 10}, "int64"),
+        ({"type": ["integer", "number"]}, "double"),
+        ({"type": ["integer", "string"]}, "string"),
+        ({"type": "null"}, "string"),
+        ({"type": "string", "format": "time"}, "string"),
+        (True, "string"),
+    ],
+)
+def test_a_field_has_the_type_that_keeps_its_values(declared: object, type_name: str) -> None:
+    [column] = declared_columns({"properties": {"a": declared}})
+    assert str(column.type) == type_name
+
+
+def test_columns_of_the_definition_go_before_those_of_the_schema(tmp_path: Path) -> None:
+    for columns, names in (('{n = "int64"}', ["n"]), ("{}", ["_value"])):
+        target, _ = opened(tmp_path, f"rows_max = 1, columns = {columns}")
+        with closing(target):
+            target.declare(SCHEMA)
+            target.write([row(PARTIAL)])
+            target.note(columns)
+        path = files(tmp_path)[-1]
+        assert pq.read_schema(path).names[4:] == names
 
 
 @pytest.mark.parametrize(
@@ -128,6 +260,15 @@ def test_columns_have_types_and_exact_numbers_for_every_reader(tmp_path: Path) -
         (b'{"price":"NaN"}', "its price is no decimal128(18, 4)"),
         (b'{"n":9223372036854775808}', "its n is no int64"),
         (b'{"n":1.5}', "its n is no int64"),
+        (b'{"n":"1"}', "its n is no int64"),
+        (b'{"n":1e999999999}', "its n is no int64"),
+        (b'{"n":1e-99999999999999999999}', "its n is no int64"),
+        (b'{"x":0.12345678901234567890}', "its x is no double"),
+        (b'{"x":9007199254740993}', "its x is no double"),
+        (b'{"t":"2026-01-31T12:00:00.1234567Z"}', "its t is no timestamp[us, tz=UTC]"),
+        (b'{"t":"2026-01-31T12:00:00"}', "its t is no timestamp[us, tz=UTC]"),
+        (b'{"t":"0001-01-01T00:00:00+01:00"}', "its t is no timestamp[us, tz=UTC]"),
+        (b'{"d":"2026-02-30"}', "its d is no date32[day]"),
         (b'{"k":1}', "its k is no string"),
         (b'{"b":0}', "its b is no bool"),
         (b"[1]", "its value is no object"),
@@ -208,7 +349,10 @@ def test_one_process_writes_files_of_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ('{a = "int32"}', "sink.columns.a: expected bool, int64, float64, string, or decimal"),
+        (
+            '{a = "int32"}',
+            "sink.columns.a: expected bool, int64, float64, string, timestamp, date, or dec",
+        ),
         ('{a = "decimal(39, 1)"}', "sink.columns.a: expected bool, int64"),
         ('{a = "decimal(3, 4)"}', "sink.columns.a: expected bool, int64"),
         ('{_op = "string"}', "sink.columns._op: columns of the envelope begin with _"),
