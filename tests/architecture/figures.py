@@ -45,8 +45,8 @@ BOUNDS = {
     "longest import chain in pipeline": Bound(18),
     "longest import chain in clients": Bound(6),
     # With the checks of the request, which are made each time.
-    "files entered by one published message": Bound(51),
-    "files entered by one subscription": Bound(69),
+    "files entered by one published message": Bound(50),
+    "files entered by one subscription": Bound(65),
 }
 
 

@@ -7,8 +7,10 @@ from functools import partial
 
 from tests.app.streams.test_driver import Stage
 from tests.support.deadlines import HANGS_S
+from tidegate.app.access.limits.quota import NOBODY, Quotas
+from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.polled import RELEASED_AT_ONCE, PolledStream
-from tidegate.app.streams.polled_rows import Form
+from tidegate.app.streams.polled_rows import RowForm
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
@@ -18,7 +20,8 @@ async def test_whoever_waits_longest_is_answered_first() -> None:
     stage = Stage()
     options = Options.parse("conflation=1h,pace=batch,oof")
     subscription = decide("px", stage.definition, options, command="subscribe")
-    stream = PolledStream(stage.driver, "polled", subscription, Form.STATE, Kind.JSON)
+    usage = Quotas(Settings(), lambda: 0).usage(NOBODY)
+    stream = PolledStream(stage.driver, "polled", usage, subscription, RowForm.STATE, Kind.JSON)
     answered: list[int] = []
     positions = range(3 * RELEASED_AT_ONCE)
     for number in positions:
