@@ -45,6 +45,7 @@ class Driver(ABC):
         self.addresses = addresses
         self.token_file = token_file
         self.stack = stack
+        self.said: list[str] = []
 
     @abstractmethod
     def follow(self, topic: str, **wish: Any) -> None:
@@ -63,8 +64,12 @@ class Driver(ABC):
         """Return the code with which the dict is refused at the moment; empty if it is not."""
 
     @abstractmethod
-    def log(self, topic: str) -> None:
-        """Follow every message of a topic from now on."""
+    def log(self, topic: str, *, must_find: bool = False) -> None:
+        """Follow every message of a topic from now on, or each that is kept: all must be found."""
+
+    @abstractmethod
+    def troubles(self) -> list[str]:
+        """Return the sentences that the client has said of its log."""
 
     @abstractmethod
     def logged(self, count: int) -> list[Any]:
@@ -130,11 +135,17 @@ class Sync(Driver):
     def refusal(self) -> str:
         return _code_of(self.live.outage)
 
-    def log(self, topic: str) -> None:
+    def log(self, topic: str, *, must_find: bool = False) -> None:
+        given = _log_options(must_find)
         self.events = self.stack.enter_context(
-            self.gateway.subscribe(topic, options="conflation=none", format="envelope")
+            self.gateway.subscribe(
+                topic, options=given, format="envelope", trouble=self.said.append
+            )
         )
         assert next(self.events).name == "hello"
+
+    def troubles(self) -> list[str]:
+        return self.said
 
     def logged(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -202,12 +213,17 @@ class Asyncio(Driver):
     def refusal(self) -> str:
         return _code_of(self.live.outage)
 
-    def log(self, topic: str) -> None:
-        self.events = self.run(self.opened_log(topic))
+    def log(self, topic: str, *, must_find: bool = False) -> None:
+        self.events = self.run(self.opened_log(topic, _log_options(must_find)))
 
-    async def opened_log(self, topic: str) -> AsyncIterator[Event]:
+    def troubles(self) -> list[str]:
+        return self.said
+
+    async def opened_log(self, topic: str, options: str) -> AsyncIterator[Event]:
         events = await self.kept.enter_async_context(
-            self.gateway.subscribe(topic, options="conflation=none", format="envelope")
+            self.gateway.subscribe(
+                topic, options=options, format="envelope", trouble=self.said.append
+            )
         )
         assert (await anext(events)).name == "hello"
         return events
@@ -235,8 +251,11 @@ class JavaScript(Driver):
 
     def connect(self, **options: str) -> None:
         """Connect, each option a piece of code."""
+        options["trouble"] = "(sentence) => state.said.push(sentence)"
         given = ", ".join(f"{name}: {code}" for name, code in options.items())
-        self.run(f"state.gateway = connect({json.dumps(self.addresses)}, {{{given}}})")
+        self.run(
+            f"state.said = []; state.gateway = connect({json.dumps(self.addresses)}, {{{given}}})"
+        )
         self.stack.callback(self.run, "await state.gateway.close()")
 
     def follow(self, topic: str, **wish: Any) -> None:
@@ -262,11 +281,18 @@ class JavaScript(Driver):
     def refusal(self) -> str:
         return str(self.run("return state.rows.code"))
 
-    def log(self, topic: str) -> None:
+    def log(self, topic: str, *, must_find: bool = False) -> None:
+        start = ", bookmark: 'epoch', options: 'bookmark_not_found=fail'" if must_find else ""
         self.run(
-            f"state.log = state.gateway.subscribe({json.dumps(topic)}, {{interval: 'none'}});"
+            f"state.log = state.gateway.subscribe({json.dumps(topic)},"
+            f" {{interval: 'none'{start}}});"
             "state.messages = state.log.messages(); await state.log.ready"
         )
+
+    def troubles(self) -> list[str]:
+        said = self.run("return state.said")
+        assert isinstance(said, list)
+        return said
 
     def logged(self, count: int) -> list[Any]:
         values = self.run(
@@ -408,6 +434,11 @@ class _Files(SimpleHTTPRequestHandler):
 
 def _code_of(outage: GatewayError | None) -> str:
     return outage.code if isinstance(outage, GatewayProblem) else ""
+
+
+def _log_options(must_find: bool) -> str:
+    start = ",bookmark=epoch,bookmark_not_found=fail" if must_find else ""
+    return f"conflation=none{start}"
 
 
 def _values(event: Event) -> Iterator[Any]:

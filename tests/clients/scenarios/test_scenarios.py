@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -105,6 +107,24 @@ def admin(address: str) -> Iterator[Gateway]:
 
 def publish(gateway: Gateway, *messages: Any, topic: str = "px") -> None:
     gateway.publish(topic, [json.dumps(message).encode() for message in messages])
+
+
+@contextlib.contextmanager
+def repeating(work: Callable[[], None]) -> Iterator[None]:
+    """Do something over and over while the block runs."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(0.1):
+            work()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def remove(gateway: Gateway, key: Any) -> None:
@@ -252,6 +272,32 @@ def test_nothing_is_missed_over_a_cut(connect: Connect, admin: Gateway) -> None:
         assert await_last(client, admin) == world(admin)
         client.await_removed(lambda keys: keys == ["a"])
         assert client.logged(2) == [2, 3]
+
+
+@rule("resume-10")
+@pytest.mark.parametrize("fails", [False, True])
+def test_messages_that_are_missing_for_good_are_said(
+    connect: Connect, admin: Gateway, fails: bool
+) -> None:
+    """Trimmed while the line was cut: a sentence, or with `fail` the end of the subscription."""
+    admin.put_topic("log", {"history": {"messages": 2}})
+    publish(admin, 0, topic="log")
+    with wire_to(admin.base_url) as wire:
+        client = connect(wire.address)
+        client.log("log", must_find=fails)
+        publish(admin, 1, topic="log")
+        assert client.logged(2 if fails else 1)[-1] == 1
+        wire.cut()
+        publish(admin, 2, 3, 4, 5, topic="log")
+        wire.join()
+        if fails:
+            with pytest.raises(Exception, match="The journal does not go on from there"):
+                client.logged(1)
+        else:
+            with repeating(lambda: publish(admin, 6, topic="log")):  # one comes after its return
+                assert client.logged(1) == [6]
+            [sentence] = [each for each in client.troubles() if "missing" in each]
+            assert re.match("log: up to [0-9]+ messages are missing for good", sentence)
 
 
 @pytest.mark.nightly
