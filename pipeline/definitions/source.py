@@ -20,6 +20,7 @@ from tidegate.pipeline.errors import DefinitionInvalid
 REDIS_ADDRESS = re.compile(r"(redis|rediss|unix)://\S+")
 ENTRY_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")  # two numbers of 64 bits
 BROKERS = re.compile(r"[^\s,:]+:[0-9]{1,5}(,[^\s,:]+:[0-9]{1,5})*")
+SPARK_PREFIX = "kafka."  # before the names of options in Spark; no client has such an option
 KAFKA_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # the legal names, kafka.common.internals.Topic
 EPOCH, NOW = "epoch (the earliest)", "now (the latest)"
 BEGINNINGS = f"{EPOCH} or {NOW}"
@@ -161,19 +162,20 @@ def read_key_format(table: TomlTable) -> KeyFormat | None:
 
 def read_kafka_options(table: TomlTable) -> tuple[tuple[str, str], ...]:
     """Read options of a Kafka client, by the client's own names."""
-    expected = 'a table of texts, such as {"security.protocol" = "SSL"}'
     options = table.raw("options")
     if options is None:
         return ()
-    # Do not show the value: options of Kafka's clients may be passwords.
-    if not isinstance(options, dict) or not all(map(_is_option, options, options.values())):
+    # Do not show a value: options of Kafka's clients may be passwords.
+    if not isinstance(options, dict) or not all(isinstance(each, str) for each in options.values()):
+        expected = 'a table of texts, such as {"security.protocol" = "SSL"}'
         raise DefinitionInvalid(f"{table.where('options')}: expected {expected}")
+    for name in options:
+        if name.startswith(SPARK_PREFIX):
+            expected = f"{name.removeprefix(SPARK_PREFIX)} instead of {name}"
+            raise DefinitionInvalid(
+                f"{table.where('options')}: expected names of Kafka's clients, {expected}"
+            )
     return tuple(sorted(options.items()))
-
-
-def _is_option(name: str, setting: object) -> bool:
-    # Spark's prefix; no client has such an option.
-    return not name.startswith("kafka.") and isinstance(setting, str)
 
 
 # --- files: their format and columns

@@ -14,7 +14,7 @@ from tidegate.pipeline.definitions.shared import (
     read_named_tables,
     read_topic,
 )
-from tidegate.pipeline.definitions.source import read_key_format
+from tidegate.pipeline.definitions.source import KeyFormat, read_key_format
 from tidegate.pipeline.definitions.toml import TomlTable, read_path, read_paths
 from tidegate.pipeline.errors import DefinitionInvalid
 from tidegate.pipeline.ingest.connector import SourceDefinition
@@ -105,7 +105,8 @@ def _with_keys(file: str, definitions: list[IngestDefinition]) -> list[IngestDef
     Otherwise the key would depend on which of them creates the topic.
 
     Raises:
-        DefinitionInvalid: two definitions of a topic have different keys.
+        DefinitionInvalid: two definitions of a topic have different keys, or a key of several
+            fields is to be the text of a broker's key.
     """
     named: dict[str, IngestDefinition] = {}
     for each in definitions:
@@ -114,10 +115,18 @@ def _with_keys(file: str, definitions: list[IngestDefinition]) -> list[IngestDef
             raise DefinitionInvalid(
                 f"{file}: {first.name} and {each.name} fill the topic {each.topic} by other keys"
             )
-    return [
+    found = [
         replace(each, spec=named[each.topic].spec) if each.topic in named else each
         for each in definitions
     ]
+    for each in found:
+        is_text = each.mapping.key_format is KeyFormat.TEXT
+        if is_text and each.spec is not None and len(each.spec.paths) > 1:
+            raise DefinitionInvalid(
+                f"{file}: ingest.{each.name}.key_format: text is the key of one field, and the key "
+                f"of {each.topic} has {len(each.spec.paths)}: expected json"
+            )
+    return found
 
 
 def _definition(name: str, table: TomlTable, gateway: str, folder: Path) -> IngestDefinition:

@@ -103,7 +103,7 @@ def test_made_rows_are_remembered_with_what_makes_them(tmp_path: Path) -> None:
         (f'{KAFKA}, connector = "no"', "source.connector: expected a version such as 4.1.0, or a"),
         (
             f'{KAFKA}, options = {{"kafka.group.id" = "g"}}',
-            "source.options: expected a table of texts, such as",
+            "source.options: expected names of Kafka's clients, group.id instead of kafka.group.id",
         ),
         (f'{KAFKA}, options = {{"a" = 1}}', "source.options: expected a table of texts"),
         (RATE.replace("10", "0"), "source.rows_per_second: expected a whole number from 1"),

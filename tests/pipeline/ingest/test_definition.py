@@ -86,6 +86,17 @@ def test_the_format_of_keys_is_that_of_kafkas(tmp_path: Path) -> None:
     assert found.mapping.key_format is KeyFormat.TEXT
 
 
+def test_a_key_of_several_fields_is_no_text(tmp_path: Path) -> None:
+    """Also where another definition of the topic names the key."""
+    text = FILE.replace(SOURCE, KAFKA).replace('key = ["/k"]', 'key_format = "text"\nKEY')
+    refusal = "ingest.a.key_format: text is the key of one field, and the key of t has 2"
+    with pytest.raises(DefinitionInvalid, match=refusal):
+        read(tmp_path, text.replace("KEY", 'key = ["/k", "/l"]'))
+    other = FILE.replace("ingest.a", "ingest.b").replace('["/k"]', '["/k", "/l"]')
+    with pytest.raises(DefinitionInvalid, match=refusal):
+        read(tmp_path, text.replace("KEY", "") + other)
+
+
 def test_two_keys_of_one_topic_are_refused(tmp_path: Path) -> None:
     other = FILE.replace("ingest.a", "ingest.b").replace("/k", "/l")
     with pytest.raises(DefinitionInvalid, match="a and b fill the topic t by other keys"):
@@ -162,7 +173,7 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
         (SOURCE, f'{KAFKA}, from = "1"', "source.from: expected epoch (the earliest)"),
         (SOURCE, f'{KAFKA}, group = ""', "source.group: expected the name of a consumer group"),
         (SOURCE, f"{KAFKA}, options = {{a = 1}}", "options: expected a table of texts, such as"),
-        (SOURCE, f'{KAFKA}, options = {{"kafka.a" = "secret"}}', "options: expected a table of"),
+        (SOURCE, f'{KAFKA}, options = {{"kafka.a" = "secret"}}', "clients, a instead of kafka.a"),
         (SOURCE, f'{KAFKA}, from = "earliest"', "source.from: expected epoch (the earliest) or"),
         (
             SOURCE,
