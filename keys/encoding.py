@@ -14,8 +14,8 @@ def json_text(value: Any) -> bytes:
 
     Args:
         value: a dict, a list, a dataclass, a Struct of msgspec, a model of pydantic, a text, a
-            number, None, or what msgspec writes as a text, such as a datetime. A Decimal is a
-            number with all of its digits.
+            number (of numpy, too), None, or what msgspec writes as a text, such as a datetime. A
+            Decimal is a number with all of its digits.
 
     Raises:
         ValueError: a number is not finite, or a text is not valid Unicode, which JSON cannot say.
@@ -25,20 +25,30 @@ def json_text(value: Any) -> bytes:
     # The encoder writes NaN and infinity of a float as null, and of a Decimal as words, so only a
     # text with one of these needs the walk.
     if b"null" in text or b"NaN" in text or b"Infinity" in text:
-        plain = msgspec.to_builtins(value, builtin_types=(Decimal,), enc_hook=_model_fields)
+        plain = msgspec.to_builtins(value, builtin_types=(Decimal,), enc_hook=_plain)
         _check_finite(plain, "")
     return text
 
 
-def _model_fields(value: Any) -> Any:
-    """Return a model of pydantic as a dict; pydantic itself is not needed for it."""
+def _plain(value: Any) -> Any:
+    """Return a model of pydantic as a dict, and a number of numpy as Python's equal one.
+
+    Neither library is needed for it.
+    """
     dump = getattr(value, "model_dump", None)
-    if dump is None:
-        raise TypeError(f"a message cannot hold a value of type {type(value).__name__}")
-    return dump(mode="python")  # its mode for JSON makes strings of Decimals
+    if dump is not None:
+        return dump(mode="python")  # its mode for JSON makes strings of Decimals
+    # A time of numpy would be a number, too, and an array of one element the element.
+    is_number = getattr(getattr(value, "dtype", None), "kind", "") in _KINDS_OF_NUMBERS
+    if is_number and getattr(value, "shape", None) == ():
+        number = value.item()
+        if isinstance(number, bool | int | float):  # a long double stays what it is
+            return number
+    raise TypeError(f"a message cannot hold a value of type {type(value).__name__}")
 
 
-_encode = msgspec.json.Encoder(decimal_format="number", enc_hook=_model_fields).encode
+_KINDS_OF_NUMBERS = ("b", "i", "u", "f")
+_encode = msgspec.json.Encoder(decimal_format="number", enc_hook=_plain).encode
 
 
 def _check_finite(value: Any, path: str) -> None:

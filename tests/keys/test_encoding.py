@@ -46,6 +46,24 @@ def test_a_decimal_is_a_number_with_its_digits(kind: Any, digits: str) -> None:
     assert text == b'{"symbol":"IBM","px":%s}' % digits.encode()
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    given = {
+        "whole": numpy.int64(2**63 - 1),
+        "unsigned": numpy.uint64(2**64 - 1),
+        "double": numpy.float64(0.1),
+        "single": numpy.float32(0.5),
+        "is_so": numpy.bool_(True),
+    }
+    written = b'"whole":9223372036854775807,"unsigned":18446744073709551615,"double":0.1'
+    assert json_text(given) == b"{%s,%s}" % (written, b'"single":0.5,"is_so":true')
+    with pytest.raises(ValueError, match="/px is nan, which JSON cannot say"):
+        json_text({"px": numpy.float32("nan")})
+    for other in (numpy.array([1]), numpy.datetime64(1, "ns"), numpy.longdouble(1)):
+        with pytest.raises(TypeError, match="cannot hold a value of type"):
+            json_text({"a": other})
+
+
 def test_plain_values_are_themselves() -> None:
     assert json_text({"a": None, "b": [1, "null", True]}) == b'{"a":null,"b":[1,"null",true]}'
     assert json_text({"a": "NaN", "b": Decimal("1E+400")}) == b'{"a":"NaN","b":1E+400}'
