@@ -96,6 +96,7 @@ def problem_from(
         line=_whole(document.get("line")),
         retry_after_s=retry_after_s,
         about=about,
+        pointer=str(document.get("pointer") or ""),
     )
 
 

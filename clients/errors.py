@@ -69,6 +69,7 @@ class GatewayProblem(GatewayError):
         line: 1-based line of the fault in a publish request, if known.
         retry_after_s: how long to wait before the next attempt, if the gateway asks for it.
         about: what was refused, such as `topic prices`; empty where the request names nothing.
+        pointer: the field of a document that is wrong, such as `/priority`; empty without one.
     """
 
     def __init__(
@@ -81,9 +82,10 @@ class GatewayProblem(GatewayError):
         line: int | None = None,
         retry_after_s: float | None = None,
         about: str = "",
+        pointer: str = "",
     ) -> None:
         # Python builds a copied or pickled exception again from these arguments.
-        super().__init__(status, code, title, detail, position, line, retry_after_s, about)
+        super().__init__(status, code, title, detail, position, line, retry_after_s, about, pointer)
         self.status = status
         self.code = code
         self.title = title
@@ -92,6 +94,7 @@ class GatewayProblem(GatewayError):
         self.line = line
         self.retry_after_s = retry_after_s
         self.about = about
+        self.pointer = pointer
 
     @property
     def is_foreign(self) -> bool:
@@ -105,6 +108,7 @@ class GatewayProblem(GatewayError):
         # A gateway's answer repeats nothing of a request, but for the name of an unknown topic.
         is_named = not self.about or self.about in self.detail
         where = "" if is_named else f", {self.about}"
+        where += f", field {self.pointer}" if self.pointer else ""
         where += "" if self.line is None else f", line {self.line}"
         where += "" if self.position is None else f", position {self.position}"
         detail = f": {self.detail}" if self.detail else ""

@@ -170,6 +170,14 @@ def test_what_the_gateway_refuses(gateway: Gateway, arguments: tuple[str, ...], 
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("verb", ["create", "update"])
+def test_an_unknown_field_is_named(gateway: Gateway, verb: str) -> None:
+    gateway.put_topic("u", {})
+    ended = topics(gateway, verb, "u", "--set", "prioritty=high")
+    assert ended.code == 1
+    assert "[topic-invalid, topic u, field /prioritty]: Unknown field; known: key," in ended.err
+
+
 @pytest.mark.parametrize(
     "arguments", [("update", "t"), ("update",), ("create", "t", "--set", "x"), ("make", "t")]
 )
