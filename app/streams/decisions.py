@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from pydantic import ConfigDict, Field
 
 from tidegate.app.access.entitlement import entitlement_of, narrowed
 from tidegate.app.access.grants import Grants
 from tidegate.app.access.limits.quota import Quotas
+from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.names import OWN_PREFIX, TopicPattern
 from tidegate.app.parameters import Parameters, text
 from tidegate.app.settings.settings import Settings
+from tidegate.app.stores.store import TopicRecord
 from tidegate.app.streams.connection import StreamTimes
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.encoding import Format
@@ -27,7 +29,7 @@ from tidegate.app.streams.subscribe_request import (
     place_in,
 )
 from tidegate.app.streams.subscriptions import SessionSubscription
-from tidegate.app.streams.topics import Topics
+from tidegate.conflation.definition import Definition
 from tidegate.conflation.options.grant import Request, grant
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.steps import Steps, finished, in_pieces
@@ -36,6 +38,51 @@ from tidegate.keys.errors import Refusal
 from tidegate.keys.text.bookmark import Bookmark
 
 DECIDED_AT_ONCE = 20  # topics of a pattern: with a long filter each costs half a millisecond
+
+
+class ServedTopic(Protocol):
+    """A topic that can be subscribed to."""
+
+    record: TopicRecord
+
+    @property
+    def document(self) -> TopicDefinition:
+        """Its definition."""
+
+
+class Topics(Protocol):
+    """The topics of the gateway, by name; they publish through the driver, so they import this.
+
+    `revision` grows with each change. `on_redefined` is called before another definition counts.
+    """
+
+    revision: int
+    on_redefined: Callable[[str, Definition], None]
+
+    def get(self, name: str) -> ServedTopic:
+        """Return the topic of this name.
+
+        Raises:
+            Refused: topic-unknown; not-ready, if it cannot be used here.
+        """
+
+    def served(self, name: str) -> ServedTopic | None:
+        """Return the usable topic of this name; None for one that is unusable or does not exist."""
+
+    def unusable(self, name: str) -> Unusable | None:
+        """Return the unusable topic of this name, if that is what it is."""
+
+    def listed(self, prefix: str, after: str, limit: int) -> Iterator[ServedTopic]:
+        """Return up to `limit` usable topics by name, after the name `after`."""
+
+    def has_ended(self, epoch: str) -> bool:
+        """Return True if the topic of this epoch was deleted, as far back as epochs are kept."""
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with the name of each topic that is created from now on."""
+
+    def unlisten(self, listener: Callable[[str], None]) -> None:
+        """Stop calling the listener."""
 
 
 @dataclass(frozen=True, slots=True)

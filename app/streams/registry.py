@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.app.access.entitlement import entitlement_of
 from tidegate.app.access.grants import Subject
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.decisions import SessionContext
 from tidegate.app.streams.session import Session, State
-from tidegate.app.streams.topics import SessionEvents
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.outputs import CloseReason, QueueCrossed, SessionClosed
@@ -28,6 +27,16 @@ OnReader = Callable[[Session], None]
 
 READERS_AT_ONCE = 500
 """Sockets that are asked in one iteration: some 3 us each."""
+
+
+class SessionEvents(Protocol):
+    """Takes what becomes of sessions."""
+
+    def note(self, session: str, document: dict[str, object]) -> None:
+        """Take an event of a session."""
+
+    def forget(self, session: str) -> None:
+        """Take that a session is not known any more."""
 
 
 class Sessions:
