@@ -150,14 +150,12 @@ class PlainSubscription(NamedTuple):
     reaches another session by mistake: whoever changes something copies it first.
 
     Args:
-        decided: what the requests got; a topic that is defined anew makes another one.
-        epoch: the topic's epoch.
+        decided: what the requests got.
         asked: the subscription, by name. It counts nothing as used, as each session does.
         styles: its style. The cut in it is of the first session: each has its own.
     """
 
     decided: RequestedSubscription
-    epoch: str
     asked: Mapping[str, SessionSubscription]
     styles: Styles
 
@@ -170,7 +168,7 @@ class PlainSubscription(NamedTuple):
         style = Style(form, topic.definition.kind, subscription, topic.bookmark(topic.head))
         styles = {(FIRST, topic.name): style}
         own = MappingProxyType({FIRST: asked}), MappingProxyType(styles)
-        return cls(decided, topic.epoch, *own)
+        return cls(decided, *own)
 
     @property
     def is_shared(self) -> bool:

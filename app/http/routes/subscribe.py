@@ -39,12 +39,11 @@ from tidegate.app.streams.session import Session
 from tidegate.app.streams.sse import EVENT_STREAM
 from tidegate.app.streams.subscribe_request import (
     PLACES_AT_ONCE,
-    RequestedSubscription,
     SubscribeRequest,
     place_of,
     places_of,
 )
-from tidegate.app.streams.subscriptions import FIRST
+from tidegate.app.streams.subscriptions import FIRST, PlainSubscription
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.subscription import Command
@@ -150,29 +149,28 @@ async def _topic_stream(
     gateway.catalog.get(name)
     wanted = plan.request(gateway.settings).by(subject)
     await gateway.reach(name, resume, wanted.options.bookmark, by=subject)
-    decision = plan.granted(gateway.sessions.context, name, wanted, resume)
-    if decision.subscription.command is Command.SOW and resume is not None:
+    granted = plan.granted(gateway, name, wanted, resume)
+    if granted.decided.subscription.command is Command.SOW and resume is not None:
         topic = gateway.driver.engine.topic(name)
         if topic.place(resume).epoch == topic.epoch and resume.offset <= topic.head:
             return Response(status_code=204)  # a finished sow: the browser need not come back
     if gateway.stopping:
         return stopping_stream()
-    return _opened(gateway, subject, name, plan, wanted, decision)
+    return _opened(gateway, subject, name, wanted, granted)
 
 
 def _opened(
     gateway: Gateway,
     subject: Subject | None,
     name: str,
-    plan: SubscribePlan,
     wanted: SubscribeRequest,
-    decision: RequestedSubscription,
+    granted: PlainSubscription,
 ) -> EventStream:
-    plain = plan.plain(gateway.driver.engine.topic(name), wanted, decision)
     session = gateway.sessions.open(subject=subject)
-    if plain.is_shared:
-        return _begun(gateway, session, lambda: attach_plain(session, plain))
-    return _begun(gateway, session, lambda: attach_new(session, name, wanted, {name: decision}))
+    if granted.is_shared:
+        return _begun(gateway, session, lambda: attach_plain(session, granted))
+    decisions = {name: granted.decided}
+    return _begun(gateway, session, lambda: attach_new(session, name, wanted, decisions))
 
 
 def stream_at_once(
@@ -180,20 +178,19 @@ def stream_at_once(
 ) -> EventStream | None:
     """Return the stream of a plan, from the present or an id on; None where that has to wait.
 
-    None also where it is refused. Only for a gateway that asks for no tokens.
+    Only for a gateway that asks for no tokens.
+
+    Raises:
+        Refusal: no session was opened.
     """
     name = plan.target
     if isinstance(name, TopicPattern) or gateway.catalog.served(name) is None or gateway.stopping:
         return None
-    try:
-        wanted = plan.request(gateway.settings)
-        resume = place_of(last_event_id) if last_event_id else None
-        if not plan.is_plain or not (resume is None or _is_here(gateway, name, wanted, resume)):
-            return None
-        decision = plan.granted(gateway.sessions.context, name, wanted, resume)
-        return _opened(gateway, None, name, plan, wanted, decision)
-    except Refusal:
-        return None  # the route will say why
+    wanted = plan.request(gateway.settings)
+    resume = place_of(last_event_id) if last_event_id else None
+    if not plan.is_plain or not (resume is None or _is_here(gateway, name, wanted, resume)):
+        return None
+    return _opened(gateway, None, name, wanted, plan.granted(gateway, name, wanted, resume))
 
 
 def _is_here(gateway: Gateway, name: str, wanted: SubscribeRequest, resume: Bookmark) -> bool:

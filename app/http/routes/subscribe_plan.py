@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import is_not
 
 from starlette.types import Scope
 
+from tidegate.app.gateway import Gateway
 from tidegate.app.http.parameters import query_of
 from tidegate.app.http.requests import raw_path, topic_or_pattern
 from tidegate.app.http.routes.models.sessions import Subscribing
 from tidegate.app.names import TopicPattern
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import TopicRecord
-from tidegate.app.streams.decisions import SessionContext, granted_to
-from tidegate.app.streams.subscribe_request import RequestedSubscription, SubscribeRequest
+from tidegate.app.streams.decisions import granted_to
+from tidegate.app.streams.subscribe_request import SubscribeRequest
 from tidegate.app.streams.subscriptions import PlainSubscription
 from tidegate.conflation.definition import Definition
-from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.bookmark import Bookmark
 
 
@@ -26,18 +27,16 @@ class SubscribePlan:
     Nothing in it is of one client: not its session, and not the id after which it continues.
     """
 
-    __slots__ = ("_definition", "_granted", "_plain", "_record", "_resumed", "_wanted", "asked",
-                 "target")  # fmt: skip
+    __slots__ = ("_made_of", "_present", "_resumed", "_wanted", "asked", "target")
 
     def __init__(self, target: str | TopicPattern, asked: Subscribing) -> None:
         self.target = target
         self.asked = asked
         self._wanted: SubscribeRequest | None = None
-        self._granted: RequestedSubscription | None = None
-        self._resumed: RequestedSubscription | None = None
-        self._plain: PlainSubscription | None = None
-        self._record: TopicRecord | None = None
-        self._definition: Definition | None = None
+        # Of what of the topic the grants were made; they are shared until any of it is replaced.
+        self._made_of: tuple[TopicRecord, Definition, str] | None = None
+        self._present: PlainSubscription | None = None
+        self._resumed: PlainSubscription | None = None
 
     def request(self, settings: Settings) -> SubscribeRequest:
         """Return the request with its options parsed.
@@ -59,46 +58,37 @@ class SubscribePlan:
         return not is_placed and wanted is not None and wanted.options.bookmark is None
 
     def granted(
-        self,
-        context: SessionContext,
-        topic: str,
-        wanted: SubscribeRequest,
-        resume: Bookmark | None,
-    ) -> RequestedSubscription:
-        """Return what the request gets of its topic, as the topic is defined now.
+        self, gateway: Gateway, topic: str, wanted: SubscribeRequest, resume: Bookmark | None
+    ) -> PlainSubscription:
+        """Return what the request gets of its topic, as the topic is now, after a place.
 
         `wanted`: the plan's own, with the grants of who asks. What depends on those is not shared.
 
         Raises:
             Refusal: as `granted_to`.
         """
+        context, found = gateway.sessions.context, gateway.driver.engine.topic(topic)
         if wanted.grants is not None:
-            return granted_to(context, topic, wanted, resume)
-        record = context.catalog.get(topic).record
-        definition = context.driver.engine.topic(topic).definition
+            decision = granted_to(context, topic, wanted, resume)
+            return PlainSubscription.of(found, wanted, decision)
         # Each change of a topic makes new objects, and so does a topic that is created again. Both
         # are compared: the engine may have a definition that the catalog has not got yet.
-        if record is not self._record or definition is not self._definition:
-            self._granted, self._resumed = granted_to(context, topic, wanted), None
-            self._record, self._definition = record, definition
-        assert self._granted is not None
+        made_of = gateway.catalog.get(topic).record, found.definition, found.epoch
+        if self._made_of is None or any(map(is_not, self._made_of, made_of)):
+            decision = granted_to(context, topic, wanted)
+            self._present, self._resumed = PlainSubscription.of(found, wanted, decision), None
+            self._made_of = made_of
+        assert self._present is not None
         if resume is None:
-            return self._granted
+            return self._present
         # Only this of a grant differs from client to client. After a restart most come back with
         # the same id, so the last one is kept.
-        if self._resumed is None or self._resumed.subscription.resume != resume:
-            subscription = replace(self._granted.subscription, resume=resume)
-            self._resumed = self._granted._replace(subscription=subscription)
+        if self._resumed is None or self._resumed.decided.subscription.resume != resume:
+            decision = self._present.decided
+            subscription = replace(decision.subscription, resume=resume)
+            decision = decision._replace(subscription=subscription)
+            self._resumed = PlainSubscription.of(found, wanted, decision)
         return self._resumed
-
-    def plain(
-        self, topic: Topic, wanted: SubscribeRequest, decided: RequestedSubscription
-    ) -> PlainSubscription:
-        """Return the subscription that the stream shares with those of equal requests."""
-        plain = self._plain
-        if plain is None or plain.decided is not decided or plain.epoch != topic.epoch:
-            plain = self._plain = PlainSubscription.of(topic, wanted, decided)
-        return plain
 
 
 PLANS_MAX = 1_000
