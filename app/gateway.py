@@ -30,6 +30,7 @@ from tidegate.app.streams.polled import PolledStreams
 from tidegate.app.streams.registry import Sessions
 from tidegate.app.streams.session import Session
 from tidegate.app.timers import wall_ms
+from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.checkpoints import Checkpoints
 from tidegate.app.topics.derived import DerivedTopics, Leadership
@@ -37,7 +38,7 @@ from tidegate.app.topics.expiry import Expiry
 from tidegate.app.topics.ingest import Ingest
 from tidegate.app.topics.plan import Step, carry_out, plan_beside
 from tidegate.app.topics.system_topics import AUDIT, EventTopic, SessionsTopic, open_own
-from tidegate.app.topics.writer import AppendWaiters, Writer
+from tidegate.app.topics.writer import Writer
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.outputs import CloseReason

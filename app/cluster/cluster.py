@@ -17,9 +17,9 @@ from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.settings.settings import Settings, SettingsInvalid
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.notices import Outage
+from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.derived import Leadership
-from tidegate.app.topics.writer import AppendWaiters
 
 
 class Cluster:

@@ -15,9 +15,9 @@ from tidegate.app.logs import event
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.store import DefinitionsMoved, Stored, TopicRecord
 from tidegate.app.timers import Backoff
+from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.registry import CatalogTopic
-from tidegate.app.topics.writer import AppendWaiters
 from tidegate.conflation.frame import RestoredTopic
 
 WAIT_S = 5.0  # a blocked read returns at once on a change; the limit only detects a dead peer

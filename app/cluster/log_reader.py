@@ -22,8 +22,8 @@ from tidegate.app.stores.store import DefinitionsMoved, TopicRecord
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.notices import Outage
 from tidegate.app.timers import Backoff
+from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
-from tidegate.app.topics.writer import AppendWaiters
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import Frame
 from tidegate.keys.text.bookmark import Bookmark

@@ -24,7 +24,7 @@ from tidegate.app.gateway import Gateway
 from tidegate.app.http.answers import PIECE_BYTES, body_pieces
 from tidegate.app.http.exchange import Exchange
 from tidegate.app.http.middleware import Checks, ProtectiveFields
-from tidegate.app.http.protocol import HandOver
+from tidegate.app.http.protocol import HandOver, RequestKind
 from tidegate.app.http.publish_request import PublishRequest
 from tidegate.app.http.requests import (
     PATHS_MAX,
@@ -53,13 +53,9 @@ BEARER: Final = b"Bearer "
 _SLASHES: Final = TOPICS_PATH.count(b"/") + 1
 
 
-def kind_of(scope: Scope) -> tuple[str, bytes] | None:
-    """Return which of them a request is, by its method and path."""
-    return _kind_at(scope["method"], raw_path(scope))
-
-
 @lru_cache(maxsize=PATHS_MAX)
-def _kind_at(method: str, path: bytes) -> tuple[str, bytes] | None:
+def kind_at(method: str, path: bytes) -> RequestKind | None:
+    """Return which of them a request is, by its method and path."""
     for kind in (PUBLISH, SUBSCRIBE, POLL):
         if method == kind[0] and path.endswith(kind[1]):
             is_topic = path.startswith(TOPICS_PATH) and path.count(b"/") == _SLASHES
@@ -88,25 +84,25 @@ class HotPath:
         self._has_origins = bool(settings.allowed_origins)
         self._sending: set[asyncio.Task[None]] = set()
 
-    def can_handle(self, exchange: Exchange) -> bool:
-        """Return True if a request may be answered here, by its header."""
+    def kind_of(self, exchange: Exchange) -> RequestKind | None:
+        """Return the kind of a request that may be answered here, by its header; else None."""
         scope = exchange.scope
-        kind = kind_of(scope)
+        kind = kind_at(scope["method"], raw_path(scope))
         if kind is None or not exchange.keep_alive or exchange.expects_continue:
-            return False
+            return None
         # The answers to pages of other origins have more fields.
         if self._has_origins and any(name == b"origin" for name, _ in scope["headers"]):
-            return False
+            return None
         # A store that has to be waited for leaves every publish to the application.
-        if kind is PUBLISH:
-            return self._gateway.store.is_immediate
-        return kind is POLL or self._access is None
+        if kind is PUBLISH and not self._gateway.store.is_immediate:
+            return None
+        return None if kind is SUBSCRIBE and self._access is not None else kind
 
-    def wants_body(self, exchange: Exchange) -> bool:
+    def wants_body(self, exchange: Exchange, kind: RequestKind) -> bool:
         """Return True if the header alone is refused nothing, so that the body may be kept here."""
-        scope = exchange.scope
-        if kind_of(scope) is not PUBLISH:
+        if kind is not PUBLISH:
             return False
+        scope = exchange.scope
         try:
             self._checks.check(scope)
             plain = self._plain(scope)
@@ -118,13 +114,12 @@ class HotPath:
         lengths = (value for name, value in scope["headers"] if name == b"content-length")
         return int(next(lengths, b"0")) <= BODY_BYTES_MAX  # digits alone, as the parser has read it
 
-    def answer(self, exchange: Exchange, hand_over: HandOver) -> bool:
+    def answer(self, exchange: Exchange, kind: RequestKind, hand_over: HandOver) -> bool:
         """Answer a whole request; return False, without effect, where the application has to."""
         if exchange.more_body or len(exchange.body) > BODY_BYTES_MAX:
             return False
         try:
             self._checks.check(exchange.scope)
-            kind = kind_of(exchange.scope)
             if kind is PUBLISH:
                 return self._publish(exchange)
             if kind is POLL:
@@ -262,7 +257,8 @@ class DirectRoutes:
         Raises:
             Refusal: as the route.
         """
-        kind = kind_of(scope) if scope["type"] == "http" else None
+        is_http = scope["type"] == "http"
+        kind = kind_at(scope["method"], raw_path(scope)) if is_http else None
         if kind is None:
             await self.app(scope, receive, send)
             return

@@ -55,18 +55,23 @@ logger = logging.getLogger("tidegate.http")
 
 HandOver = Callable[[asyncio.Protocol], HandedOver]
 """Gives the connection of a request to a stream."""
+RequestKind = tuple[str, bytes]
+"""A method, and the end of the paths whose requests may be answered below ASGI."""
 
 
 class InlineResponder(Protocol):
-    """Answers some requests below ASGI, in the iteration in which they arrive."""
+    """Answers some requests below ASGI, in the iteration in which they arrive.
 
-    def can_handle(self, exchange: Exchange) -> bool:
-        """Return True if a request may be answered so, by its header."""
+    A protocol, as the routes that its implementation calls import this module.
+    """
 
-    def wants_body(self, exchange: Exchange) -> bool:
+    def kind_of(self, exchange: Exchange) -> RequestKind | None:
+        """Return the kind of a request that may be answered so, by its header; else None."""
+
+    def wants_body(self, exchange: Exchange, kind: RequestKind) -> bool:
         """Return True if the body of a request is to be kept for `answer`, by its header."""
 
-    def answer(self, exchange: Exchange, hand_over: HandOver) -> bool:
+    def answer(self, exchange: Exchange, kind: RequestKind, hand_over: HandOver) -> bool:
         """Answer a whole request; return False, without effect, where the application has to."""
 
 
@@ -160,7 +165,7 @@ class GatewayProtocol(asyncio.Protocol):
         self._parsed: Exchange | None = None
         self._running: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
-        self._held: tuple[Exchange, bool] | None = None
+        self._held: tuple[Exchange, RequestKind | None] | None = None
         self._awaits_body = False
 
     # What the transport calls
@@ -566,8 +571,8 @@ class GatewayProtocol(asyncio.Protocol):
 
     def _start(self, exchange: Exchange) -> None:
         self._running = exchange
-        may_be_hot = self._hot_path is not None and self._hot_path.can_handle(exchange)
-        self._held, self._awaits_body = (exchange, may_be_hot), False
+        kind = None if self._hot_path is None else self._hot_path.kind_of(exchange)
+        self._held, self._awaits_body = (exchange, kind), False
         # All that came in one read is parsed first: then it is known what there is to answer.
         if not self._is_feeding:
             self._begin_held()
@@ -576,26 +581,26 @@ class GatewayProtocol(asyncio.Protocol):
         """Begin the request that is next; one that may be answered here waits for its body."""
         if self._held is None or self.connection is None:
             return
-        exchange, may_be_hot = self._held
-        if may_be_hot and exchange.more_body:
+        exchange, kind = self._held
+        if kind is not None and exchange.more_body:
             assert self._hot_path is not None
             # Once, by the header: no body is kept for a request that is going to be refused.
-            self._awaits_body = self._awaits_body or self._hot_path.wants_body(exchange)
-            may_be_hot = self._awaits_body and len(exchange.body) <= UNREAD_BYTES_MAX
-            if may_be_hot:
+            self._awaits_body = self._awaits_body or self._hot_path.wants_body(exchange, kind)
+            if self._awaits_body and len(exchange.body) <= UNREAD_BYTES_MAX:
                 return
+            kind = None
         self._held = None
         limit = self._request_limits.limit_of(exchange.scope["method"], exchange.scope["path"])
-        limit.begin(partial(self._begin, exchange, limit, may_be_hot=may_be_hot))
+        limit.begin(partial(self._begin, exchange, limit, kind))
 
-    def _begin(self, exchange: Exchange, limit: IterationLimit, *, may_be_hot: bool) -> None:
+    def _begin(self, exchange: Exchange, limit: IterationLimit, kind: RequestKind | None) -> None:
         """Answer a request here if it stands alone; else let the application answer, in a task."""
         if exchange.is_cut:
             return
-        if may_be_hot and not self.is_full and self.can_hand_over(exchange.scope):
+        if kind is not None and not self.is_full and self.can_hand_over(exchange.scope):
             assert self._hot_path is not None
             try:
-                if self._hot_path.answer(exchange, self.hand_over):
+                if self._hot_path.answer(exchange, kind, self.hand_over):
                     return
             except Exception:  # the application must not repeat it: it may have been carried out
                 logger.exception("a request could not be answered")

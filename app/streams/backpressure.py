@@ -96,7 +96,7 @@ def split_publish(
 
     Streams write between two slices. Where a message costs many `looks`, slices are smaller.
     """
-    messages_max, bytes_max = _slice_limits(limits, looks)
+    messages_max, bytes_max = slice_limits(limits, looks)
     # In C, as a loop over the messages would cost as much as their frames did.
     ends_bytes = list(accumulate(map(len, map(_PAYLOAD, frames)), initial=0))
     start = 0
@@ -107,13 +107,8 @@ def split_publish(
         start = end
 
 
-def is_one_slice(messages: int, size_bytes: int, limits: QueueLimits, looks: int) -> bool:
-    """Return True for messages that `split_publish` leaves together."""
-    messages_max, bytes_max = _slice_limits(limits, looks)
-    return messages <= messages_max and size_bytes <= bytes_max
-
-
-def _slice_limits(limits: QueueLimits, looks: int) -> tuple[int, int]:
+def slice_limits(limits: QueueLimits, looks: int) -> tuple[int, int]:
+    """Return the most messages and bytes that `split_publish` leaves together."""
     looks_max = SLICE_LOOKS_MAX // max(1, looks)
     messages_max = max(1, min(SLICE_MESSAGES_MAX, limits.messages_max // 2, looks_max))
     return messages_max, limits.bytes_max // 2

@@ -16,7 +16,7 @@ from tidegate.app.streams.backpressure import (
     PATIENCE_S,
     PATIENCE_S_PER_REQUEST,
     PublishBackpressure,
-    is_one_slice,
+    slice_limits,
     split_publish,
 )
 from tidegate.app.streams.compression import coding_of
@@ -138,8 +138,9 @@ class Driver:
 
     def publishes_at_once(self, topic: str, messages: int, size_bytes: int) -> bool:
         """Return True if `publish` waits for nothing: messages of so many bytes are one slice."""
-        looks = self._looks(topic, messages)
-        return is_one_slice(messages, size_bytes, self._backpressure.least_limits(topic), looks)
+        limits, looks = self._backpressure.least_limits(topic), self._looks(topic, messages)
+        messages_max, bytes_max = slice_limits(limits, looks)
+        return messages <= messages_max and size_bytes <= bytes_max
 
     def _looks(self, topic: str, messages: int) -> int:
         # To ask thousands of boards for it would cost a single message more than to be published.

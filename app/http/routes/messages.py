@@ -185,19 +185,20 @@ def publish_at_once(
 ) -> bytes | None:
     """Publish the body of a plain request in this iteration, and return the answer's.
 
-    Return None, with nothing published, where that has to wait, and for all that is refused.
+    Return None, with nothing published, where that has to wait. The store is an immediate one.
+
+    Raises:
+        Refusal: nothing was published.
     """
     entry, messages = gateway.catalog.served(name), _counted(payload, form)
-    if entry is None or len(payload) > gateway.settings.request_bytes_max:
+    if entry is None or entry.writing.locked():
         return None
     # Before they are checked: where they are too many, the route checks them in steps.
-    if not gateway.writer.writes_at_once(entry, messages, len(payload)):
+    is_small = len(payload) <= gateway.settings.request_bytes_max
+    if not (is_small and gateway.driver.publishes_at_once(name, messages, len(payload))):
         return None
-    try:
-        gateway.quotas.check_publish(subject)
-        items = gateway.ingest.check_at_once(entry, payload, form)
-    except Refusal:
-        return None  # the route will say why
+    gateway.quotas.check_publish(subject)
+    items = gateway.ingest.check_at_once(entry, payload, form)
     if not items:
         return None
     appended = gateway.writer.write_at_once(entry, items)

@@ -26,7 +26,7 @@ from tidegate.app.stores.store import Appended, Publication
 from tidegate.app.streams.session import State
 from tidegate.app.timers import wall_ms
 from tidegate.app.topics import writer
-from tidegate.app.topics.writer import PATIENCE_S
+from tidegate.app.topics.append_waiters import PATIENCE_S
 
 pytestmark = [pytest.mark.redis, rule("cluster-6", "cluster-7")]
 

@@ -132,7 +132,7 @@ async def gateway(*, at_once: bool = True) -> AsyncIterator[Running]:
     ) as running:
         app: Any = running.server.config.app
         if not at_once:
-            app.state.hot_path.can_handle = lambda exchange: False
+            app.state.hot_path.kind_of = lambda exchange: None
         await running.topic()
         await running.topic("py", key=())
         for name, definition in (

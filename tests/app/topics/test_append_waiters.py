@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.place import Place
 from tidegate.app.refusals import Refused
-from tidegate.app.topics.writer import AppendWaiters
+from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import Frame, RestoredTopic
 
@@ -75,7 +75,7 @@ async def test_a_topic_that_was_deleted_is_unknown() -> None:
 
 
 async def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.app.topics.writer.PATIENCE_S", 0)
+    monkeypatch.setattr("tidegate.app.topics.append_waiters.PATIENCE_S", 0)
     place = Place()
     entry, _ = await place.put("t")
     with pytest.raises(Refused, match="bus-unavailable"):

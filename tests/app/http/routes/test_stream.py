@@ -717,7 +717,7 @@ async def test_nothing_is_kept_of_clients_that_leave(
             await running.topic("prices.eu")
         app: Any = running.server.config.app
         if not is_hot:
-            app.state.hot_path.can_handle = lambda exchange: False
+            app.state.hot_path.kind_of = lambda exchange: None
         began, tasks = asyncio.get_running_loop().time(), len(asyncio.all_tasks())
         for _ in range(3):
             async with waiting_reader(running):
@@ -743,10 +743,10 @@ async def test_with_a_token_the_answer_is_that_of_the_application(tmp_path: Path
     async with guarded(tmp_path) as running:
         app: Any = running.server.config.app
         hot_path = app.state.hot_path
-        handle, answers = hot_path.can_handle, list[Any]()
+        kind_of, answers = hot_path.kind_of, list[Any]()
         rows = token_of("fay", grant("read prices.>", filter="/desk = 'a'"))
-        for hot in (handle, lambda exchange: False):
-            hot_path.can_handle = hot
+        for kind in (kind_of, lambda exchange: None):
+            hot_path.kind_of = kind
             for headers in (rows, ROOT, token_of("bob", "read other.>"), {}):
                 answer = await running.http.get("/v1/topics/prices.eu/stream", headers=headers)
                 fields = [field for field in answer.headers.raw if field[0] != b"date"]

@@ -90,7 +90,7 @@ async def test_every_repetition_is_answered_as_without_plans(
     targets += ["/v1/topics/none/subscribe", "/v1/topics/%70x/subscribe", "/v1/topics/p*/subscribe"]
     of = SubscribePlans.of
     with monkeypatch.context() as patched:
-        patched.setattr(HotPath, "can_handle", lambda *_: False)
+        patched.setattr(HotPath, "kind_of", lambda *_: None)
         patched.setattr(DirectRoutes, "__call__", lambda direct, *call: direct.app(*call))
         patched.setattr(SubscribePlans, "of", lambda _, scope: of(SubscribePlans(), scope))
         without = [await answered(running, target, *headers) for target in targets]
