@@ -1,4 +1,4 @@
-"""The driver: runs the engine on the event loop, with the only clock and timer."""
+"""The driver: runs the engine on the event loop, and is its only clock and timer."""
 
 from __future__ import annotations
 
