@@ -30,7 +30,7 @@ from tidegate.pipeline.operations.spark_run import SparkRun, spark_errors
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.operations.supervisor import Say
 from tidegate.pipeline.operations.watch import stop_queries
-from tidegate.pipeline.sinks.sink import attempt
+from tidegate.pipeline.sinks.tasks import task_attempt
 from tidegate.pipeline.sources.source import journal_rows
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Archiving:
 
         def write_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             found = (archive_rows(read, epoch) for read in batches)
-            for written in write_parts(found, edge, unfinished, f"{attempts}.{attempt()}"):
+            for written in write_parts(found, edge, unfinished, f"{attempts}.{task_attempt()}"):
                 row = {"name": written.name, **asdict(written.part)}
                 yield pa.RecordBatch.from_pylist([row], schema=ARROW_REPORT)
 

@@ -23,17 +23,9 @@ import pyarrow.parquet as pq
 from tidegate.pipeline.atomic_files import sync
 from tidegate.pipeline.columns.rows import arrow_schema, file_name
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
-from tidegate.pipeline.sinks.sink import (
-    Batch,
-    BatchResult,
-    DeadLetterFile,
-    DeadLetters,
-    Report,
-    attempt,
-    reports_of,
-    result_of,
-    wait_until,
-)
+from tidegate.pipeline.sinks.dead_letters import DeadLetterFile, DeadLetters
+from tidegate.pipeline.sinks.sink import Batch, BatchResult, wait_until
+from tidegate.pipeline.sinks.tasks import Report, reports_of, result_of, task_attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -141,7 +133,7 @@ class ParquetWriter:
         """Write a batch's rows; only counts and the name of a file come to the driver."""
 
         def write_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            unfinished = UnfinishedFile(self.path(batch), batch, attempt(), self.dead_letters)
+            unfinished = UnfinishedFile(self.path(batch), batch, task_attempt(), self.dead_letters)
             for each in batches:
                 unfinished.take(each)
             unfinished.end()

@@ -22,17 +22,9 @@ from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.columns.rows import shuffle_partitions
 from tidegate.pipeline.connection import Stages, gateway_at
 from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused, KeyMismatch
-from tidegate.pipeline.sinks.sink import (
-    Batch,
-    BatchResult,
-    DeadLetterFile,
-    DeadLetters,
-    Report,
-    attempt,
-    reports_of,
-    result_of,
-    wait_until,
-)
+from tidegate.pipeline.sinks.dead_letters import DeadLetterFile, DeadLetters
+from tidegate.pipeline.sinks.sink import Batch, BatchResult, wait_until
+from tidegate.pipeline.sinks.tasks import Report, reports_of, result_of, task_attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -153,7 +145,7 @@ class TopicWriter:
                 existing = (
                     ExistingRecords.of(gateway, self.topic) if self._restated(batch) else None
                 )
-                staging = Staging(self, gateway, batch, attempt(), existing)
+                staging = Staging(self, gateway, batch, task_attempt(), existing)
                 for each in batches:
                     staging.take(each)
                 staging.end()

@@ -38,7 +38,8 @@ from tidegate.pipeline.columns.saving import part_of_shard, restored, saved
 from tidegate.pipeline.columns.shard import SPLIT, Shard
 from tidegate.pipeline.errors import CheckpointMismatch
 from tidegate.pipeline.intervals import MILLISECOND_NS, Pace
-from tidegate.pipeline.sinks.sink import END, Batch, attempt
+from tidegate.pipeline.sinks.sink import END, Batch
+from tidegate.pipeline.sinks.tasks import task_attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -252,7 +253,7 @@ class ShardBatch:
         table = saved(shard)
         notes = {**table.schema.metadata, SHARDS: str(shard.shards or self.shards)}
         noted = table.replace_schema_metadata(notes)
-        self.held.write(self.batch.label, number, noted, attempt())
+        self.held.write(self.batch.label, number, noted, task_attempt())
 
 
 def conflated(messages: DataFrame, shard_batch: ShardBatch) -> DataFrame:

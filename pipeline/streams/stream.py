@@ -11,8 +11,9 @@ from tidegate.pipeline.definitions.stream import ParquetSink, StreamDefinition, 
 from tidegate.pipeline.errors import from_spark
 from tidegate.pipeline.operations.spark_run import SparkRun
 from tidegate.pipeline.operations.status import Totals
+from tidegate.pipeline.sinks.dead_letters import DeadLetters
 from tidegate.pipeline.sinks.parquet import ParquetWriter
-from tidegate.pipeline.sinks.sink import Batch, BatchResult, DeadLetters, Sink
+from tidegate.pipeline.sinks.sink import Batch, BatchResult, Sink
 from tidegate.pipeline.sinks.topic import TopicWriter
 from tidegate.pipeline.streams.batches import ConflatedBatches
 from tidegate.pipeline.streams.checkpoint import Checkpoint

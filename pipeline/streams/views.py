@@ -20,7 +20,8 @@ from tidegate.pipeline.columns.rows import (
 )
 from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.definitions.view import JoinDefinition, ViewDefinition
-from tidegate.pipeline.sinks.sink import Batch, attempt
+from tidegate.pipeline.sinks.sink import Batch
+from tidegate.pipeline.sinks.tasks import task_attempt
 from tidegate.pipeline.sources.source import open_source
 from tidegate.pipeline.streams.batches import asked_of
 from tidegate.pipeline.streams.shard_state import SHARDS, ShardState
@@ -53,7 +54,7 @@ class HeldTables:
     def write(self, stage: str, shard: int, table: pa.Table) -> None:
         """Keep a table for the next batch."""
         noted = table.replace_schema_metadata({SHARDS: str(self.shards)})
-        ShardState(self.folder / stage).write(self.batch.label, shard, noted, attempt())
+        ShardState(self.folder / stage).write(self.batch.label, shard, noted, task_attempt())
 
 
 class ViewBatches:

@@ -11,7 +11,8 @@ from tests.faults.setups.pipeline import NEWEST, judge, sunk
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import GatewayRefused
-from tidegate.pipeline.sinks.sink import Batch, BatchResult, DeadLetters
+from tidegate.pipeline.sinks.dead_letters import DeadLetters
+from tidegate.pipeline.sinks.sink import Batch, BatchResult
 from tidegate.pipeline.sinks.topic import Staging, TopicWriter
 
 ROWS, BATCHES = 40, 6

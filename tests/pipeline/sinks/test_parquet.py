@@ -17,8 +17,10 @@ from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.sinks import parquet as module
+from tidegate.pipeline.sinks.dead_letters import DeadLetters
 from tidegate.pipeline.sinks.parquet import COLUMNS, ParquetWriter
-from tidegate.pipeline.sinks.sink import Batch, BatchResult, DeadLetters, Report
+from tidegate.pipeline.sinks.sink import Batch, BatchResult
+from tidegate.pipeline.sinks.tasks import Report
 from tidegate.pipeline.streams.checkpoint import Checkpoint
 from tidegate.pipeline.streams.stream import Stream
 

@@ -16,7 +16,9 @@ from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import GatewayRefused
 from tidegate.pipeline.sinks import topic as module
-from tidegate.pipeline.sinks.sink import Batch, BatchResult, DeadLetters, Report
+from tidegate.pipeline.sinks.dead_letters import DeadLetters
+from tidegate.pipeline.sinks.sink import Batch, BatchResult
+from tidegate.pipeline.sinks.tasks import Report
 from tidegate.pipeline.sinks.topic import (
     STAGED_AHEAD_S_MAX,
     ExistingRecords,

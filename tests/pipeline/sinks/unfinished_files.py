@@ -7,8 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
+from tidegate.pipeline.sinks.dead_letters import DeadLetters
 from tidegate.pipeline.sinks.parquet import UnfinishedFile
-from tidegate.pipeline.sinks.sink import Batch, DeadLetters
+from tidegate.pipeline.sinks.sink import Batch
 
 ROWS = [
     {"key": '["a"]', "file": "0\0file:/in/x", "block": 3, "position": 9, "value": b'{"k":"a"}'}
