@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tidegate.clients.answers import TopicsPage
-from tidegate.clients.gateway import Gateway
-from tidegate.clients.retry import Retry
-from tidegate.pipeline.connection import AT_ONCE, default_gateway, gateway_at, reported_retry
+from tidegate.pipeline.connection import AT_ONCE, default_gateway, reported_retry
 from tidegate.pipeline.definitions.spark_topics import streams_of
 from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
 from tidegate.pipeline.errors import PipelineError
@@ -28,6 +24,7 @@ from tidegate.pipeline.operations.watch import (
 from tidegate.pipeline.sources.source import jars_of
 from tidegate.pipeline.spark.session import spark_session
 from tidegate.pipeline.streams.runner import StreamRunner
+from tidegate.pipeline.streams.topic_watcher import Fillable, SparkTopicWatcher, TopicList
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +111,8 @@ def run_streams(
             watcher = None if topics is None else _watcher(topics, definitions, runner, report)
             if watcher is not None:
                 watcher.begin()
-        # A run that ends by itself takes the topics that there were at its start.
-        renew = None if watcher is None or options.available_now else watcher.look
+        # With `available_now` only the topics present at the start are filled.
+        renew = None if watcher is None or options.available_now else watcher.poll
         watch(runner.members, sinks, stop, report, renew=renew)
         if stop.asked:
             report(STOPPING)
@@ -129,7 +126,7 @@ def run_streams(
 def _watcher(
     topics: Topics, definitions: list[StreamDefinition], runner: StreamRunner, report: Say
 ) -> SparkTopicWatcher:
-    """Return the watcher of a gateway; its first look retries, later ones are repeated anyway."""
+    """Return the watcher of a gateway; only its first poll retries, as later ones repeat anyway."""
     gateway = topics.address(definitions)
     listed = TopicList(gateway)
     taken = {each.sink.topic or "" for each in definitions if each.gateway == gateway}
@@ -140,130 +137,3 @@ def _watcher(
         return streams_of(found, gateway, topics.checkpoints, taken)
 
     return SparkTopicWatcher(fillable, runner, report, restarts=runner.restarts)
-
-
-# --- the topics of a gateway that say `engine: spark`, as they come and go
-
-# An unchanged list is a 304 for each page, so looking often is cheap for both.
-LOOK_EVERY_S = 2.0
-FIRST_PAGE = "/v1/topics?limit=1000"
-
-Fillable = tuple[Sequence[StreamDefinition], Sequence[str]]
-"""A stream for each topic to fill; and one sentence for each topic that cannot be filled."""
-
-
-class SparkTopicWatcher:
-    """Starts and stops streams as topics come and go.
-
-    Args:
-        topics: returns what is to be filled; raises PipelineError.
-        runner: starts and stops the streams.
-        say: gets what nothing else reports.
-        restarts: whether a stream that has lost its source begins again from the records.
-        monotonic: seconds; for tests.
-    """
-
-    def __init__(
-        self,
-        topics: Callable[[], Fillable],
-        runner: StreamRunner,
-        say: Say,
-        *,
-        restarts: bool,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._topics = topics
-        self._runner = runner
-        self._say = say
-        self._restarts = restarts
-        self._monotonic = monotonic
-        self._running: dict[str, StreamDefinition] = {}
-        self._due_s = 0.0
-        self._said = ""
-        self._unfit: Sequence[str] = ()
-
-    def begin(self) -> None:
-        """Start the streams of the topics that there are.
-
-        Raises:
-            PipelineError: the gateway does not list its topics.
-        """
-        self._due_s = self._monotonic() + LOOK_EVERY_S
-        self._follow(self._wanted())
-
-    def look(self) -> None:
-        """Every two seconds start streams of new topics and stop those of topics that are gone.
-
-        While the gateway does not answer, what runs goes on.
-        """
-        if self._monotonic() < self._due_s:
-            return
-        try:
-            wanted = self._wanted()
-        except PipelineError as error:
-            self._say_once(f"cannot list the topics; running streams go on: {error}")
-        else:
-            self._follow(wanted)
-        self._due_s = self._monotonic() + LOOK_EVERY_S
-
-    def _wanted(self) -> dict[str, StreamDefinition]:
-        streams, unfit = self._topics()
-        # Once for each reason: the list is read every two seconds.
-        for reason in unfit:
-            if reason not in self._unfit:
-                self._say(reason)
-        self._unfit = unfit
-        return {stream.name: stream for stream in streams}
-
-    def _follow(self, wanted: dict[str, StreamDefinition]) -> None:
-        lost = self._runner.lost() if self._restarts else ()
-        for name, running in list(self._running.items()):
-            new = wanted.get(name)
-            if new != running or name in lost:
-                # The checkpoint's path names epochs and shape: an equal path may be continued.
-                continues = new is not None and new.checkpoint == running.checkpoint
-                del self._running[name]
-                self._runner.leave(name, forget=not continues or name in lost)
-        for name, definition in wanted.items():
-            if name not in self._running:
-                self._runner.join(definition)
-                self._running[name] = definition
-        self._say_once("" if wanted else "no topic says engine: spark; waiting for one")
-
-    def _say_once(self, line: str) -> None:
-        """Print a line, unless it was the last one."""
-        if line and line != self._said:
-            self._say(line)
-        self._said = line
-
-
-class TopicList:
-    """Reads the list of topics page by page; an unchanged page is answered by its entity tag."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self._pages: dict[str, TopicsPage] = {}
-
-    def read(self, retry: Retry) -> list[dict[str, Any]]:
-        """Return all topics: current definitions, figures as of each page's last change.
-
-        Raises:
-            PipelineError: the gateway does not answer, or the answer is no list.
-        """
-        topics: list[dict[str, Any]] = []
-        pages: dict[str, TopicsPage] = {}
-        at: str | None = FIRST_PAGE
-        with gateway_at(self._address, retry) as gateway:
-            while at is not None:
-                page = self._page(gateway, at)
-                pages[at] = page
-                topics += page.topics
-                at = page.following
-        self._pages = pages
-        return topics
-
-    def _page(self, gateway: Gateway, at: str) -> TopicsPage:
-        known = self._pages.get(at)
-        page = gateway.topics_page(at, known.etag if known else "") or known
-        assert page is not None, "without an entity tag there is always a page"
-        return page
