@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from tidegate.pipeline.operations.shutdown import SIGNALS, STOPPING, CutOff, Stop, say
+from tidegate.pipeline.operations.shutdown import SIGNALS, STOPPING, CutOff, Stop, print_line
 
 
 def main() -> int:
@@ -21,7 +21,7 @@ def main() -> int:
 
                 return command()
         except CutOff as cut:
-            say(STOPPING)
+            print_line(STOPPING)
             return cut.exit_code
 
 

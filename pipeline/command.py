@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from tidegate.pipeline.operations.shutdown import complain
+from tidegate.pipeline.operations.shutdown import print_error
 from tidegate.pipeline.operations.supervisor import DEFAULT_MASTER, LOCALHOST, RunOptions
 
 CHECKPOINTS = "checkpoints/topics"
@@ -58,7 +58,7 @@ def command(words: Sequence[str] | None = None) -> int:
     except click.UsageError as error:
         # click would print usage and error over several lines; here every error is one sentence.
         place = program if error.ctx is None else error.ctx.command_path
-        complain(f"{error.format_message()} (see {place} --help)")
+        print_error(f"{error.format_message()} (see {place} --help)")
         return error.exit_code
 
 

@@ -19,7 +19,7 @@ from tidegate.pipeline.definitions.toml import TOPIC
 from tidegate.pipeline.errors import ArchiveUnusable, GatewayRefused, PipelineError, UsageInvalid
 from tidegate.pipeline.format.journal import open_journal
 from tidegate.pipeline.format.options import ReadOptions
-from tidegate.pipeline.operations.shutdown import STOPPING, Stop, complain, say
+from tidegate.pipeline.operations.shutdown import STOPPING, Stop, print_error, print_line
 from tidegate.pipeline.operations.status import Totals, progress_line
 from tidegate.pipeline.operations.supervisor import RunOptions, Say, StartGate, Supervisor
 from tidegate.pipeline.operations.watch import (
@@ -67,14 +67,14 @@ def journal(arguments: JournalArguments) -> int:
             archive_topic(
                 arguments,
                 stop,
-                say,
-                retry=reported_retry(arguments.source.gateway, complain, stop.pause),
+                print_line,
+                retry=reported_retry(arguments.source.gateway, print_error, stop.pause),
             )
     except PipelineError as error:
-        complain(str(error))
+        print_error(str(error))
         return error.exit_code
     except OSError as error:
-        complain(f"{arguments.archive}: {error.strerror or error}")
+        print_error(f"{arguments.archive}: {error.strerror or error}")
         return ArchiveUnusable.exit_code
     return stop.exit_code
 

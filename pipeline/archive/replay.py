@@ -35,7 +35,7 @@ from tidegate.pipeline.errors import (
     PipelineError,
     UsageInvalid,
 )
-from tidegate.pipeline.operations.shutdown import Stop, Stopped, complain, say
+from tidegate.pipeline.operations.shutdown import Stop, Stopped, print_error, print_line
 from tidegate.pipeline.operations.status import PROGRESS_EVERY_S
 from tidegate.pipeline.operations.supervisor import Say
 
@@ -73,13 +73,16 @@ def replay(arguments: ReplayArguments) -> int:
         # run then sends that request again under its number.
         with stop.listening(), suppress(Stopped), stop.cutting_off(signals=2):
             publish(
-                arguments, Clock(stop), say, reported_retry(arguments.gateway, complain, stop.pause)
+                arguments,
+                Clock(stop),
+                print_line,
+                reported_retry(arguments.gateway, print_error, stop.pause),
             )
     except PipelineError as error:
-        complain(str(error))
+        print_error(str(error))
         return error.exit_code
     except OSError as error:
-        complain(f"{arguments.path}: {error.strerror or error}")
+        print_error(f"{arguments.path}: {error.strerror or error}")
         return ArchiveUnusable.exit_code
     return EXIT_INTERRUPTED if stop.interrupted else EXIT_DONE
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tidegate.pipeline.forward.definition import ForwardDefinition, read_definitions
 from tidegate.pipeline.forward.delivery import Forward
-from tidegate.pipeline.operations.shutdown import Stop, say, until_stopped
+from tidegate.pipeline.operations.shutdown import Stop, print_line, until_stopped
 from tidegate.pipeline.operations.supervisor import RunOptions, Say
 from tidegate.pipeline.operations.threads import run_threads
 
@@ -17,7 +17,7 @@ def forward(path: Path, options: RunOptions, gateway: str | None = None) -> int:
     `gateway` goes before the one that the file names.
     """
     return until_stopped(
-        lambda stop: run_forwards(read_definitions(path, gateway), options, stop, say)
+        lambda stop: run_forwards(read_definitions(path, gateway), options, stop, print_line)
     )
 
 

@@ -1,4 +1,4 @@
-"""How a command is stopped, by a signal or by a call; and the lines that it prints.
+"""Stops a command by a signal or a call, and prints its lines.
 
 `__main__` imports this before anything else: from then on a signal ends the command in order.
 """
@@ -17,15 +17,15 @@ from types import FrameType
 
 from tidegate.pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED, PipelineError
 
-# Java is in a session of its own, so a Ctrl-C at the terminal reaches this process alone.
+# Java runs in its own process session, so Ctrl-C reaches only this process.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STOPPING = "stopping …"
 
 
 class CutOff(KeyboardInterrupt):
-    """A signal has ended a block in which nothing has to be brought to an end.
+    """A signal ended a block that needs no orderly end.
 
-    A KeyboardInterrupt, so that no `except Exception` on the way swallows it.
+    A subclass of KeyboardInterrupt, so that no `except Exception` swallows it.
 
     Attributes:
         exit_code: the command's, as in `Stop`.
@@ -48,12 +48,12 @@ class Stop:
         # A signal handler runs in the middle of `wait`. It may put into a SimpleQueue there; the
         # lock of an Event would be held by the very thread that it interrupts.
         self._woken: SimpleQueue[None] = SimpleQueue()
-        self._cuts_off_after = 0  # so many signals; 0 outside of `cutting_off`
+        self._cuts_off_after = 0  # the number of signals to go; 0 outside of `cutting_off`
         self.interrupted = False
 
     @property
     def asked(self) -> bool:
-        """True if the streams should end."""
+        """True if a stop was requested."""
         return self._asked
 
     @property
@@ -62,7 +62,7 @@ class Stop:
         return EXIT_INTERRUPTED if self.interrupted else EXIT_DONE
 
     def ask(self) -> None:
-        """End the streams after their current batch."""
+        """Request the stop: streams end after their current batch."""
         self._asked = True
         self._woken.put(None)
 
@@ -84,7 +84,7 @@ class Stop:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle both signals during the block; in other threads than the main one do nothing."""
+        """Handle both signals during the block; outside the main thread do nothing."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -102,10 +102,10 @@ class Stop:
         """Let a signal end the block at once, even in the middle of a call.
 
         Args:
-            signals: how many it takes; with two the block gets the time to end by itself.
+            signals: which one ends the block; with 2, the first lets the block end by itself.
 
         Raises:
-            CutOff: they came; or `signals` is 1 and the end was asked for before the block.
+            CutOff: a signal ended it; or `signals` is 1 and the stop was requested earlier.
         """
         self._cuts_off_after = signals
         try:
@@ -133,21 +133,21 @@ class Stop:
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Handle signals that come during the block at its end: none comes in the middle of it."""
+    """Defer signals that arrive during the block until its end."""
     if threading.current_thread() is not threading.main_thread():  # no other one handles signals
         yield
         return
-    came: list[int] = []
+    held: list[int] = []
     before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         for number in SIGNALS:
-            signal.signal(number, lambda held, frame: came.append(held))
+            signal.signal(number, lambda number, frame: held.append(number))
         yield
     finally:
         for number, action in before.items():
             signal.signal(number, action)
-        for held in came:
-            os.kill(os.getpid(), held)  # to the process: this thread may have blocked it
+        for held_number in held:
+            os.kill(os.getpid(), held_number)  # to the process: this thread may have blocked it
 
 
 def until_stopped(run: Callable[[Stop], None]) -> int:
@@ -161,13 +161,13 @@ def until_stopped(run: Callable[[Stop], None]) -> int:
         with stop.listening():
             run(stop)
     except PipelineError as error:
-        complain(str(error))
+        print_error(str(error))
         return error.exit_code
     return stop.exit_code
 
 
-def say(line: str) -> None:
-    """Print a line to standard output, at once; the work goes on also if nothing takes it."""
+def print_line(line: str) -> None:
+    """Print a line to standard output and flush it; ignore failures, so that work continues."""
     try:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
@@ -176,8 +176,8 @@ def say(line: str) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def complain(line: str) -> None:
-    """Print a line to standard error, after the command's name; nothing depends on it."""
+def print_error(line: str) -> None:
+    """Print a line to standard error, after the command's name; ignore failures."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"tidegate: {line}\n")
         sys.stderr.flush()

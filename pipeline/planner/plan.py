@@ -23,7 +23,7 @@ from tidegate.pipeline.errors import (
     from_spark,
 )
 from tidegate.pipeline.intervals import MILLISECOND_NS, Pace
-from tidegate.pipeline.operations.shutdown import complain
+from tidegate.pipeline.operations.shutdown import print_error
 from tidegate.pipeline.planner.chart import write_chart
 from tidegate.pipeline.planner.choices import Choice, Plan, Question, add_tallies, tally_choices
 from tidegate.pipeline.spark.session import spark_session
@@ -61,7 +61,7 @@ def plan(arguments: PlanArguments) -> int:
         for path in arguments.charts:
             _write(found, path)
     except PipelineError as error:
-        complain(str(error))
+        print_error(str(error))
         return error.exit_code
     sys.stdout.write(text)
     return EXIT_DONE

@@ -12,7 +12,7 @@ from tidegate.pipeline.connection import AT_ONCE, default_gateway, reported_retr
 from tidegate.pipeline.definitions.spark_topics import streams_of
 from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
 from tidegate.pipeline.errors import PipelineError
-from tidegate.pipeline.operations.shutdown import STOPPING, Stop, complain, say
+from tidegate.pipeline.operations.shutdown import STOPPING, Stop, print_error, print_line
 from tidegate.pipeline.operations.status import StreamStatus, progress_line
 from tidegate.pipeline.operations.supervisor import DEFAULT_OPTIONS, RunOptions, Say
 from tidegate.pipeline.operations.watch import (
@@ -63,9 +63,9 @@ def run(
     stop = Stop()
     try:
         with stop.listening():
-            run_streams(path, topics, options, stop, say, gateway)
+            run_streams(path, topics, options, stop, print_line, gateway)
     except PipelineError as error:
-        complain(str(error))
+        print_error(str(error))
         return error.exit_code
     return stop.exit_code
 

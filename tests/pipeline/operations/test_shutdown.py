@@ -9,7 +9,13 @@ import threading
 import pytest
 
 from tests.support.deadlines import HANGS_S
-from tidegate.pipeline.operations.shutdown import CutOff, Stop, complain, say, signals_held
+from tidegate.pipeline.operations.shutdown import (
+    CutOff,
+    Stop,
+    print_error,
+    print_line,
+    signals_held,
+)
 
 
 def test_signals_ask_for_the_end_during_listening() -> None:
@@ -89,8 +95,8 @@ def test_a_block_may_be_given_time_until_the_second_signal() -> None:
 
 
 def test_lines_go_out_and_complaints_go_beside(capsys: pytest.CaptureFixture[str]) -> None:
-    say("so far")
-    complain("no")
+    print_line("so far")
+    print_error("no")
     assert capsys.readouterr() == ("so far\n", "tidegate: no\n")
 
 
