@@ -11,11 +11,11 @@ PipelineError
 |- ArchiveUnusable      an archive that cannot be read or written, or is not whole
 |- SourceLost           messages that the stream still needed are gone
 |- SourceUnreachable    the source does not answer
-|- SourceRefused        the source said no
-|- GatewayRefused       the gateway said no
+|- SourceRefused        the source refused, such as a password
+|- GatewayRefused       the gateway, or a Redis, refused
 |  |- RunFenced         a newer run of the stream has taken over
 |  `- KeyMismatch       the topic exists with another key
-|- GatewayUnreachable   the gateway does not answer
+|- GatewayUnreachable   the gateway, or a Redis, does not answer
 `- StreamFailed         anything else that ended a query
 """
 
@@ -101,7 +101,7 @@ class SourceRefused(PipelineError):
 
 
 class GatewayRefused(PipelineError):
-    """A 4xx answer, with the problem's title, code and detail."""
+    """A gateway answered 4xx (the text has the problem), or a Redis refused a command."""
 
     may_pass = True
 
@@ -119,7 +119,7 @@ class KeyMismatch(GatewayRefused):
 
 
 class GatewayUnreachable(PipelineError):
-    """No answer, or none but 5xx and 429, for as long as was tried."""
+    """A gateway gave no answer except 5xx and 429 until the retries ended, or a Redis gave none."""
 
     exit_code = 3
     may_pass = True

@@ -61,8 +61,8 @@ class RedisServer:
         """Send a command; return the answer in redis-py's shape for it.
 
         Raises:
-            GatewayRefused: Redis said no.
-            GatewayUnreachable: it does not answer.
+            GatewayRefused: Redis refused the command.
+            GatewayUnreachable: Redis does not answer.
         """
         [answer] = self.ask_together(words)
         return answer

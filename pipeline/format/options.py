@@ -1,4 +1,4 @@
-"""The options of format "tidegate", read strictly."""
+"""The options of Spark's `format("tidegate")`, read strictly."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ ROWS_PER_TASK_MAX = 250_000  # a task that fails reads them again
 
 
 def rows_per_task(rows: int, cores: int | None) -> int:
-    """Return how many of these rows a task reads at most, where so many tasks run at once.
+    """Return the most rows that one task should read if `cores` tasks run at once.
 
-    A task sends on a row for each of its keys: ten tasks with all of the keys send five times the
-    rows of two.
+    A task sends on one row for each of its keys: if all keys occur in every task, ten tasks send
+    five times the rows of two.
     """
     if cores is None:
         return ROWS_PER_TASK
@@ -40,13 +40,17 @@ def rows_per_task(rows: int, cores: int | None) -> int:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of reading.
+    """The options of `spark.readStream` and `spark.read`.
 
-    `start` is `epoch`, `now`, `records` or a bookmark. `gateway` is the address of a gateway, or of
-    the Redis that gateways share, where the names of keys begin with `prefix`. With `shards` each
-    of so many partitions has all messages of its keys. No options of Spark's users are `cores`,
-    how many tasks run at once, for a reader that gains from few large slices, and `start_file`,
-    which keeps where a stream began.
+    Attributes:
+        gateway: the address of a gateway, or of the Redis that gateways share.
+        topic: the topic to read.
+        prefix: what the names of keys in that Redis begin with.
+        start: `epoch`, `now`, `records` or a bookmark.
+        rows_per_batch: the most rows of a batch.
+        shards: the number of partitions, each of which has all messages of its keys.
+        cores: how many tasks run at once; set by the pipeline, not an option of users.
+        start_file: where a stream's start is stored; set by the pipeline, not an option of users.
     """
 
     gateway: str
@@ -88,16 +92,19 @@ class ReadOptions:
 
     @property
     def is_bus(self) -> bool:
-        """True if it is read straight from Redis."""
+        """True if the topic is read directly from Redis."""
         return self.gateway.startswith(BUS_SCHEMES)
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Where it is written.
+    """The options of `df.writeStream` and `df.write`.
 
-    With `fields`, its key, the topic is made if it is not there. `run` numbers the runs of
-    a stream; None: the time at which it was started.
+    Attributes:
+        gateway: the address of a gateway.
+        topic: the topic to write.
+        fields: the key with which the topic is created if it does not exist.
+        run: the number of this run of the stream; None for the time of its start.
     """
 
     gateway: str
@@ -110,7 +117,7 @@ class WriteOptions:
         """Read Spark's option texts.
 
         Raises:
-            DefinitionInvalid: unknown, missing or malformed options; the address of a Redis.
+            DefinitionInvalid: an unknown, missing or malformed option, or the address of a Redis.
         """
         given = _given(options, WRITES)
         gateway = _address(given)
@@ -138,7 +145,7 @@ def _given(options: Mapping[str, str], known: set[str]) -> dict[str, str]:
 
 def _address(given: Mapping[str, str]) -> str:
     address = given.get("gateway", DEFAULT_ADDRESS)
-    # Asked for nothing, it would be tried for a minute. It is not shown: it may hold a password.
+    # Other addresses would be retried for a minute. The text may hold a password, so it is hidden.
     if not address.startswith((*GATEWAY_SCHEMES, *BUS_SCHEMES)):
         raise DefinitionInvalid(
             f"gateway is an address such as {DEFAULT_ADDRESS} or redis://127.0.0.1:6379/0"

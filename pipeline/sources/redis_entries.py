@@ -11,7 +11,7 @@ from tidegate.pipeline.redis_server import RedisServer
 
 BEGINNING = "0-0"
 ENTRIES_PER_PAGE = 1_000
-# Only the id comes back. A page is what the server walks at once while others wait for it.
+# Only count and id are returned. Redis serves no other client while it walks a page.
 STEP = """
 local found = redis.call('XRANGE', KEYS[1], '(' .. ARGV[1], ARGV[2], 'COUNT', ARGV[3])
 if #found == 0 then return {0, ARGV[1]} end
@@ -25,8 +25,8 @@ class Entries:
     """The entries of one stream.
 
     Raises:
-        GatewayRefused: from every method: Redis said no.
-        GatewayUnreachable: from every method: it does not answer.
+        GatewayRefused: by every method: Redis refused the command.
+        GatewayUnreachable: by every method: Redis does not answer.
     """
 
     def __init__(self, server: RedisServer, stream: str) -> None:
@@ -34,24 +34,24 @@ class Entries:
         self._stream = stream
 
     def last(self) -> str:
-        """Return the id of the newest entry there ever was; `BEGINNING` if there is no stream."""
-        # XINFO refuses a stream that is not there, in the words of an unknown key.
+        """Return the id of the newest entry ever added; `BEGINNING` if there is no stream."""
+        # XINFO refuses a missing stream with the error of an unknown key.
         if not self._ask("EXISTS", self._stream):
             return BEGINNING
         found: bytes = self._ask("XINFO STREAM", self._stream)["last-generated-id"]
         return found.decode()
 
     def has(self, at: str) -> bool:
-        """Return whether the entry `at` is there, or was the newest that there ever was."""
+        """Return whether the entry `at` exists, or is the newest ever added."""
         return bool(
             at == BEGINNING or self._ask("XRANGE", self._stream, at, at) or self.last() == at
         )
 
     def require(self, at: str) -> None:
-        """Prove that the entry `at`, and so none after it, has not been trimmed.
+        """Check that the entry `at` has not been trimmed, which means that no later one has.
 
         Raises:
-            SourceLost: it is gone, and is not the newest that there ever was.
+            SourceLost: it is gone, and is not the newest ever added.
         """
         if self.has(at):
             return
@@ -83,8 +83,8 @@ class Entries:
 
 
 def as_json(fields: Fields) -> bytes:
-    """Return all fields of an entry as one JSON object of texts."""
-    # Bytes of Redis may be anything, JSON has only Unicode: others stay readable, none are lost.
+    """Return all fields of an entry as one JSON object of strings."""
+    # Redis holds arbitrary bytes, JSON only Unicode: other bytes become escapes.
     texts = (
         (name.decode("utf-8", "backslashreplace"), text.decode("utf-8", "backslashreplace"))
         for name, text in fields.items()

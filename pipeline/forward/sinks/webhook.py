@@ -1,4 +1,4 @@
-"""A server of HTTP, which gets JSON arrays of rows, signed as Standard Webhooks says.
+"""Sends rows to a webhook: POSTs JSON arrays to an HTTP server, signed as Standard Webhooks.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
@@ -28,7 +28,7 @@ from tidegate.pipeline.forward.target import Patience, Refusal, Row
 ADDRESS = re.compile(r"https?://[^\s/]+(/\S*)?")
 PREFIX = "whsec_"
 ABOUT_ROWS = frozenset({400, 413, 422})
-"""The statuses of a refusal that repeating the same rows does not change."""
+"""The statuses that refuse the rows themselves: repeating the same rows cannot succeed."""
 PAUSE_FIRST_S = 1.0
 PAUSE_MOST_S = 60.0
 ANSWER_SECONDS_MAX = 30.0
@@ -41,7 +41,7 @@ REASON_MAX = 200
 class WebhookSink:
     """The table `sink` of kind webhook.
 
-    `attempts` is how often a POST without an answer is tried, None for as long as it takes.
+    `attempts` is the most attempts of a POST that the server does not accept; None: no limit.
     """
 
     address: str
@@ -53,12 +53,12 @@ class WebhookSink:
 
     @property
     def place(self) -> str:
-        """The address without user, password and query, which may hold a token."""
+        """The sink's name in logs, without user, password and query, which may hold a token."""
         parts = httpx2.URL(self.address)
         return f"webhook {parts.scheme}://{parts.netloc.decode()}{parts.path}"
 
     def target(self, name: str, patience: Patience) -> WebhookTarget:
-        """Return a target that is not connected yet."""
+        """Return a target that has not connected yet."""
         return WebhookTarget(self, name, patience)
 
 
@@ -104,20 +104,20 @@ def _secret(table: TomlTable, folder: Path) -> bytes:
 
 
 class WebhookTarget:
-    """Posts arrays of rows, one after the other (a `Target`)."""
+    """Posts arrays of rows, one at a time (a `Target`)."""
 
     def __init__(self, sink: WebhookSink, name: str, patience: Patience) -> None:
         self._sink = sink
         self._name = name
         self._patience = patience
-        # A redirection could carry rows to another host; the address names the right one.
+        # A redirect could send rows to another host.
         self._http = httpx2.Client(timeout=ANSWER_SECONDS_MAX, follow_redirects=False)
 
     def open(self) -> None:
-        """Do nothing: a server of HTTP shows with the first request whether it is there."""
+        """Do nothing: the first request shows whether the server answers."""
 
     def write(self, rows: Sequence[Row]) -> list[Refusal]:
-        """Return once every row was taken, but for those that were refused."""
+        """Post rows until each is accepted or refused; return the refused ones."""
         refused: list[Refusal] = []
         part: list[Row] = []
         size = 0
@@ -135,7 +135,7 @@ class WebhookTarget:
         self._http.close()
 
     def _post(self, rows: Sequence[Row]) -> list[Refusal]:
-        """Post rows; halve what the server refuses, until the rows at fault are alone."""
+        """Post rows; if the server refuses them, post halves to find the rows at fault."""
         body = b"[" + b",".join(row.text for row in rows) + b"]"
         reason, is_about_rows = self._deliver(body)
         if reason is None:
@@ -146,12 +146,12 @@ class WebhookTarget:
         return self._post(rows[:middle]) + self._post(rows[middle:])
 
     def _deliver(self, body: bytes) -> tuple[str | None, bool]:
-        """Post a body until it is taken; return why it is not, and whether its rows are at fault.
+        """Post a body until it is accepted; return why not, and whether its rows are at fault.
 
         Raises:
-            Stopped: the run is to end.
+            Stopped: the run ends.
         """
-        # One name for all attempts, so that the server can drop a repetition.
+        # All attempts have one id, so that the server can drop repetitions.
         name = f"{self._name}_{uuid.uuid4().hex}"
         failed = 0
         while True:
@@ -165,12 +165,12 @@ class WebhookTarget:
                 return f"{reason}, at {failed} attempts", False
             if failed == 1:
                 self._patience.say(f"{self._sink.place}: {reason}; trying again")
-            # With jitter: senders that lost a server at one moment do not return at one moment.
+            # With jitter, so that senders which lost a server together do not return together.
             pause_s = doubled_s(failed, PAUSE_FIRST_S, PAUSE_MOST_S) * random.uniform(0.5, 1.0)
             self._patience.pause(max(pause_s, asked_s))
 
     def _attempt(self, name: str, body: bytes) -> tuple[int, str, float]:
-        """Post once; return the status, a reason if it was not taken, and the wait asked for."""
+        """Post once; return the status, the reason if refused, and the seconds of Retry-After."""
         at = str(int(time.time()))
         headers = {
             "Content-Type": "application/json",
