@@ -205,7 +205,7 @@ class Stream:
             return
         self.is_over = self.is_over or self._once
         if not self.is_over:
-            self._outage.record(self._refusal or self.lost(f"ended{self._farewell}"))
+            self._outage.record(self._refusal or self.loss_error(f"ended{self._farewell}"))
 
     def failed(
         self, error: GatewayProblem | GatewayUnreachable | AnswerInvalid, now: float
@@ -235,33 +235,33 @@ class Stream:
             # Both are minimum waits that the gateway asked for: the longer one counts.
             self._retry_s = max(self._retry_s, error.retry_after_s or 0.0)
 
-    def silent(self, seconds: float) -> StreamLost:
-        """Return the error of a connection on which nothing has come for so long."""
-        lost = self.lost(f"was silent for {seconds:.0f} s")
+    def silence_error(self, seconds: float) -> StreamLost:
+        """Return the error of a connection that sent nothing for this many seconds."""
+        lost = self.loss_error(f"was silent for {seconds:.0f} s")
         lost.timed_out = not self.is_heard
         return lost
 
-    def lost(self, what: str) -> StreamLost:
-        """Return the error of a connection that "ended" or "was lost: …", naming its gateway."""
+    def loss_error(self, what: str) -> StreamLost:
+        """Return the error of a stream that, as `what` says, "ended" or "was lost: …"."""
         whose = f" of gateway {self.gateway_id}" if self.gateway_id else ""
         return StreamLost(f"the stream{whose} {what}")
 
-    def polls(self, now: float) -> bool:
-        """Return True while polling is to bring what the stream does not."""
+    def should_poll(self, now: float) -> bool:
+        """Return True while the subscription is polled because its stream does not get through."""
         polling = self._polling
         if polling is None or polling.why_not:
             return False
         return now < self._polls_until or not polling.is_whole
 
     def next_poll(self) -> Any:
-        """Return what to ask next of a gateway whose stream does not get through."""
-        assert self._polling is not None, "it polls"
+        """Return the next polling request."""
+        assert self._polling is not None, "should_poll was true"
         return self._polling.request()
 
-    def polled(self, answer: Any) -> Iterator[Event]:
-        """Yield the events that an answer to polling stands for."""
+    def poll_succeeded(self, answer: Any) -> Iterator[Event]:
+        """Yield the events of an answer to a polling request."""
         polling = self._polling
-        assert polling is not None, "it polls"
+        assert polling is not None, "should_poll was true"
         self._was_reached = True
         if polling.is_granted:
             self._backoff.succeeded()
@@ -282,7 +282,7 @@ class Stream:
             GatewayError: `error` itself, as of `failed`.
         """
         polling = self._polling
-        assert polling is not None, "it polls"
+        assert polling is not None, "should_poll was true"
         self.is_polling = False
         # It is not the stream alone: that is tried first, and what is polled then begins again.
         self._polls_until = 0.0

@@ -33,7 +33,7 @@ class Subscription(Streamed):
             response, status 200 or 204; raises GatewayProblem or GatewayUnreachable.
         stream: the state of the stream.
         for_s: end the iteration after so many seconds; None for never.
-        ask: makes a request and returns what it has read; needed where the stream can be polled.
+        ask: sends a `Request` and returns the decoded response; required for polling.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Subscription(Streamed):
 
     def _run(self) -> Generator[Event]:
         while not self._finished():
-            if self._stream.polls(time.monotonic()):
+            if self._stream.should_poll(time.monotonic()):
                 if not (yield from self._poll()):
                     self._wait(self._stream.wait_s())
                 continue
@@ -98,23 +98,23 @@ class Subscription(Streamed):
         except (GatewayProblem, GatewayUnreachable, AnswerInvalid) as error:
             self._stream.poll_failed(error)
             return False
-        yield from self._stream.polled(answer)
+        yield from self._stream.poll_succeeded(answer)
         return True
 
     def _answered(self, request: Any) -> Any:
-        """Return the answer of a request that may wait for long, asked in a thread of its own.
+        """Send a polling request in a separate thread and return its response.
 
         Raises:
-            CancelledError: the iteration is to end.
+            CancelledError: the iteration has ended.
         """
-        assert self._ask is not None, "a stream that can be polled comes with it"
+        assert self._ask is not None, "polling requires `ask`"
         ask, polled = self._ask, Future[Any]()
         self._polled = polled
 
         def run() -> None:
             try:
                 answer, error = ask(request), None
-            except Exception as found:  # whatever it is, the reader is to have it
+            except Exception as found:  # any error is raised in the reader's thread
                 answer, error = None, found
             if not polled.set_running_or_notify_cancel():
                 return
@@ -124,7 +124,7 @@ class Subscription(Streamed):
                 polled.set_exception(error)
 
         threading.Thread(target=run, name="tidegate-poll", daemon=True).start()
-        if self._closed.is_set():  # before it could be cancelled
+        if self._closed.is_set():  # `close` ran before it could cancel this request
             polled.cancel()
         try:
             return polled.result(self._left_s())
@@ -132,7 +132,7 @@ class Subscription(Streamed):
             raise CancelledError from None
 
     def _followed(self, answer: httpx2.Response) -> Iterator[Event]:
-        """Yield the events of one connection, and record how it has ended."""
+        """Yield the events of one connection, and record how it ended."""
         try:
             yield from self._stream.opened(answer.status_code, answer.headers)
             yield from self._follow(answer)
@@ -142,7 +142,7 @@ class Subscription(Streamed):
             self._stream.failed(error, time.monotonic())
 
     def _follow(self, answer: httpx2.Response) -> Iterator[Event]:
-        """Yield the events of one connection, until it is lost or no longer wanted."""
+        """Yield the events of one connection until the connection or the iteration ends."""
         if self._stream.is_over:
             answer.close()
             return
@@ -154,10 +154,10 @@ class Subscription(Streamed):
                     return
 
     def _read(self, body: BodyReader) -> bytes | None:
-        """Return the next bytes; None when the stream has ended or is no longer wanted.
+        """Return the next bytes; None if the stream or the iteration has ended.
 
         Raises:
-            StreamLost: the connection is lost or silent.
+            StreamLost: the connection was lost, or silent for too long.
         """
         left_s, seconds = self._left_s(), self._stream.silence_s_max
         if left_s is not None:
@@ -167,12 +167,12 @@ class Subscription(Streamed):
         except BodyTimeout:
             if self._finished():
                 return None
-            raise self._stream.silent(seconds) from None
+            raise self._stream.silence_error(seconds) from None
         except httpx2.HTTPError as error:
             if self._finished():
                 return None
             reason = str(error) or type(error).__name__
-            raise self._stream.lost(f"was lost: {reason}") from None
+            raise self._stream.loss_error(f"was lost: {reason}") from None
 
     def _left_s(self) -> float | None:
         """Return the seconds until the iteration ends; None for no end."""

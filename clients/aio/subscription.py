@@ -1,4 +1,7 @@
-"""A subscription of the asyncio client: it notices silence and resumes where it was."""
+"""A subscription of the asyncio client.
+
+It detects a silent connection and resumes after the last event.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ from tidegate.clients.stream import Stream, Streamed
 
 AsyncConnect = Callable[[str], Awaitable[httpx2.Response]]
 AsyncAsk = Callable[[Any], Awaitable[Any]]
-"""Makes a request of `requests.py`, and returns what it has read of the answer."""
+"""Sends a `Request` and returns the decoded response."""
 Awaited = TypeVar("Awaited")
 
 
 class AsyncSubscription(Streamed):
     """An asynchronous iterator over the events of one subscription.
 
-    It behaves as `Subscription`; arguments are the same.
+    It behaves like `Subscription` and takes the same arguments.
     """
 
     def __init__(
@@ -43,7 +46,7 @@ class AsyncSubscription(Streamed):
         self._events = self._run()
 
     def close(self) -> None:
-        """End the iteration, at once also where another task waits in it."""
+        """End the iteration immediately, even while another task waits in it."""
         self._closed.set()
         if self._waiting is not None:
             self._waiting.cancel()
@@ -63,14 +66,14 @@ class AsyncSubscription(Streamed):
 
     async def _run(self) -> AsyncGenerator[Event]:
         while not self._finished():
-            if self._stream.polls(time.monotonic()):
+            if self._stream.should_poll(time.monotonic()):
                 try:
                     polled = await self._poll()
                 except (GatewayProblem, GatewayUnreachable, AnswerInvalid) as error:
                     self._stream.poll_failed(error)
                     await self._wait(self._stream.wait_s())
                     continue
-                for event in self._stream.polled(polled) if polled else ():
+                for event in self._stream.poll_succeeded(polled) if polled else ():
                     yield event
                 continue
             try:
@@ -103,38 +106,40 @@ class AsyncSubscription(Streamed):
             await answer.aclose()
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> bytes | None:
-        """Return the next bytes; None when the stream has ended or is no longer wanted.
+        """Return the next bytes; None if the stream or the iteration has ended.
 
         Raises:
-            StreamLost: the connection is lost or silent.
+            StreamLost: the connection was lost, or silent for too long.
         """
-        seconds = self._limited(self._stream.silence_s_max)
+        seconds = self._limit_to_end(self._stream.silence_s_max)
         try:
-            return await self._closable(anext(chunks, None), seconds)
+            return await self._await_until_closed(anext(chunks, None), seconds)
         except TimeoutError:
             if self._finished():
                 return None
-            raise self._stream.silent(seconds) from None
+            raise self._stream.silence_error(seconds) from None
         except httpx2.HTTPError as error:
             reason = str(error) or type(error).__name__
-            raise self._stream.lost(f"was lost: {reason}") from None
+            raise self._stream.loss_error(f"was lost: {reason}") from None
 
     async def _poll(self) -> Any:
-        """Return the answer to one request; None if the iteration is to end."""
-        assert self._ask is not None, "a stream that can be polled comes with it"
+        """Send a polling request and return its response; None if the iteration has ended."""
+        assert self._ask is not None, "polling requires `ask`"
         left_s = None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
         try:
-            return await self._closable(self._ask(self._stream.next_poll()), left_s)
+            return await self._await_until_closed(self._ask(self._stream.next_poll()), left_s)
         except TimeoutError:
             return None
 
-    async def _closable(self, awaited: Awaitable[Awaited], seconds: float | None) -> Awaited | None:
-        """Wait for something, for so long at most; None once the iteration is closed.
+    async def _await_until_closed(
+        self, awaited: Awaitable[Awaited], seconds: float | None
+    ) -> Awaited | None:
+        """Await for at most `seconds`; return None if closed first.
 
         Raises:
-            TimeoutError: it has taken longer.
+            TimeoutError: `seconds` have passed.
         """
-        # A task of its own, which `close` can cancel without cancelling the reader.
+        # A separate task, which `close` can cancel without cancelling the reader.
         self._waiting = waiting = asyncio.ensure_future(awaited)
         try:
             async with asyncio.timeout(seconds):
@@ -149,11 +154,12 @@ class AsyncSubscription(Streamed):
 
     async def _wait(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._closed.wait(), self._limited(seconds))
+            await asyncio.wait_for(self._closed.wait(), self._limit_to_end(seconds))
         except TimeoutError:
             return
 
-    def _limited(self, seconds: float) -> float:
+    def _limit_to_end(self, seconds: float) -> float:
+        """Return `seconds`, or the time until the iteration ends if that is shorter."""
         if self._ends_at is None:
             return seconds
         return max(0.0, min(seconds, self._ends_at - time.monotonic()))

@@ -186,13 +186,13 @@ class Held:
         self.stream.failed(timed_out(), 0.0)
 
     def answer(self, answer: Any) -> list[str]:
-        return names(list(self.stream.polled(answer)))
+        return names(list(self.stream.poll_succeeded(answer)))
 
 
 def test_a_stream_that_is_held_back_is_polled_for_minutes() -> None:
     held = Held()
     stream = held.stream
-    assert stream.polls(0.0)
+    assert stream.should_poll(0.0)
     assert stream.standing_error is not None
     assert stream.next_poll().path == "/v1/explain"
     held.answer(GRANTED)
@@ -202,10 +202,10 @@ def test_a_stream_that_is_held_back_is_polled_for_minutes() -> None:
     assert held.stream.standing_error is None
     assert stream.last_id == "e-1"
     assert held.reported[-1] == "no event of the stream gets through: polling"
-    assert not stream.polls(AGAIN_SECONDS)
+    assert not stream.should_poll(AGAIN_SECONDS)
     patience_s = stream.patience_s
     stream.failed(timed_out(), AGAIN_SECONDS)
-    assert stream.polls(AGAIN_SECONDS)
+    assert stream.should_poll(AGAIN_SECONDS)
     assert held.answer(page([put("a", "2")], "e_2")) == ["message"]
     assert len(held.reported) == 2
     stream.opened(200, {})
@@ -219,17 +219,17 @@ def test_a_long_snapshot_is_read_to_its_end_before_the_stream_is_tried() -> None
     held = Held()
     held.answer(GRANTED)
     held.answer(page([put("a", "1")], "e_1_2", is_whole=False))
-    assert held.stream.polls(AGAIN_SECONDS)
+    assert held.stream.should_poll(AGAIN_SECONDS)
     held.answer(page([put("b", "1")], "e_2"))
-    assert not held.stream.polls(AGAIN_SECONDS)
+    assert not held.stream.should_poll(AGAIN_SECONDS)
 
 
 def test_a_silent_stream_is_held_back_only_before_its_first_byte() -> None:
     stream = Stream()
     stream.opened(200, {})
-    assert stream.silent(15).timed_out
+    assert stream.silence_error(15).timed_out
     list(stream.events(b": heartbeat\n\n"))
-    assert not stream.silent(15).timed_out
+    assert not stream.silence_error(15).timed_out
 
 
 def test_polling_that_fails_as_well_is_an_outage_and_the_stream_is_tried_first() -> None:
@@ -237,7 +237,7 @@ def test_polling_that_fails_as_well_is_an_outage_and_the_stream_is_tried_first()
     held.answer(GRANTED)
     held.answer(page([], "e_1"))
     held.stream.poll_failed(GatewayUnreachable("no answer"))
-    assert not held.stream.polls(1.0)
+    assert not held.stream.should_poll(1.0)
     assert not held.stream.is_polling
     assert isinstance(held.stream.standing_error, GatewayUnreachable)
 
@@ -253,18 +253,18 @@ def test_what_a_stream_grants_and_polling_refuses_waits_for_the_stream() -> None
     held = Held(options="conflation=auto")
     held.answer(GRANTED)
     held.stream.poll_failed(refused("options-invalid"))
-    assert not held.stream.polls(0.0)
+    assert not held.stream.should_poll(0.0)
     assert "polling cannot replace it: Not valid options" in held.reported[-1]
     held.stream.failed(timed_out(), 20.0)
     assert isinstance(held.stream.standing_error, StreamLost)
-    assert not held.stream.polls(20.0)
+    assert not held.stream.should_poll(20.0)
 
 
 def test_a_pattern_says_why_it_waits_for_the_stream() -> None:
     reported: list[str] = []
     stream = Stream(trouble=reported.append, polling=Polling("px.*", BATCH))
     stream.opened(200, {})
-    stream.failed(stream.silent(15), 0.0)
+    stream.failed(stream.silence_error(15), 0.0)
     (sentence,) = reported
     assert sentence.endswith("polling cannot replace it: a pattern is not polled")
 
