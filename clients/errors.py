@@ -4,16 +4,16 @@ GatewayError
 |- GatewayProblem      the gateway refused, with its reason (RFC 9457)
 |- GatewayUnreachable  no answer, or a lost connection
 |  `- StreamLost       a running stream ended, broke off or fell silent
-|- AnswerInvalid       the answer is not one of a gateway
+|- AnswerInvalid       the answer does not come from a gateway
 |- TokenUnusable       the file of the token cannot be read
-|- PublisherStopped    messages are left that no answer has confirmed
+|- PublisherStopped    some messages were not confirmed by an answer
 `- CertificateUnusable the file of authorities, or of the client's certificate, cannot be read
 """
 
 from __future__ import annotations
 
 FOREIGN = "http-"
-"""Begins the code of an answer that no gateway has given; its status follows."""
+"""Prefix of codes for responses that did not come from a gateway; the HTTP status follows."""
 
 TOO_LARGE = frozenset({413, 414, 431})
 
@@ -22,25 +22,24 @@ class GatewayError(Exception):
     """Base: `str()` is one readable line."""
 
 
-def raised_here(error: Exception) -> Exception:
-    """Return an error that another thread or task has met, to be raised by the caller's.
+def without_traceback(error: Exception) -> Exception:
+    """Return an error of another thread or task, ready to be raised in the caller's.
 
-    Of a refusal or an outage its sentence says everything: how the client found it is left out, and
-    so are the places where it was raised before. Other errors are faults, whose place matters.
+    Gateway errors drop their traceback because the message suffices; other errors keep it.
     """
     return error.with_traceback(None) if isinstance(error, GatewayError) else error
 
 
 class TokenUnusable(GatewayError):
-    """The file of the token cannot be read, or holds none."""
+    """The file of the token cannot be read, or holds no token."""
 
 
 class PublisherStopped(GatewayError):
     """A publisher could not deliver a batch; `__cause__` is the reason.
 
     Attributes:
-        unsent: the texts of all messages without an answer, in their order. The gateway may have
-            taken those of the first batch if its answer was lost.
+        unsent: the texts of all messages without an answer, in order. The gateway may have accepted
+            those of the first batch if its answer was lost.
     """
 
     def __init__(self, sentence: str, unsent: list[bytes]) -> None:
@@ -97,43 +96,43 @@ class GatewayProblem(GatewayError):
         self.pointer = pointer
 
     @property
-    def is_foreign(self) -> bool:
-        """True if something else has answered, such as a proxy while the gateway is started again.
+    def is_proxy_outage(self) -> bool:
+        """True for an error of a proxy, such as while the gateway restarts, that may pass.
 
-        That passes, unless it is about the size of the request.
+        False for a request that a proxy finds too large: that does not pass.
         """
         return self.code.startswith(FOREIGN) and self.status not in TOO_LARGE
 
     def __str__(self) -> str:
-        # A gateway's answer repeats nothing of a request, but for the name of an unknown topic.
+        # The detail names the topic already if the topic is unknown.
         is_named = not self.about or self.about in self.detail
         where = "" if is_named else f", {self.about}"
         where += f", field {self.pointer}" if self.pointer else ""
         where += "" if self.line is None else f", line {self.line}"
         where += "" if self.position is None else f", position {self.position}"
         detail = f": {self.detail}" if self.detail else ""
-        # On one line, whatever a proxy has put into its answer: logs and terminals take lines.
+        # One line, even if a proxy's answer has several: logs and terminals expect lines.
         return " ".join(f"{self.title} [{self.code}{where}]{detail}".split())
 
 
 class GatewayUnreachable(GatewayError):
-    """No connection, or a lost one; the text names the address.
+    """The connection failed or was lost; the text names the address.
 
     Attributes:
-        was_reached: a gateway has answered there before, or may have received this request.
-        goes_elsewhere: the request was not sent, and another address is left to try.
-        timed_out: the request was sent, and nothing of an answer came in time. If others are
-            answered, a proxy keeps this one back.
+        was_reached: a gateway answered at this address before, or may have received this request.
+        tries_next_address: the request was not sent, and there is another address to try.
+        timed_out: the request was sent, and no part of an answer arrived in time. If other requests
+            are answered, a proxy buffers the answer to this one.
     """
 
     was_reached = False
-    goes_elsewhere = False
+    tries_next_address = False
     timed_out = False
 
 
 class StreamLost(GatewayUnreachable):
-    """A stream ended that should go on; the gateway may still be up."""
+    """A live stream ended unexpectedly; the gateway may still be up."""
 
 
 class AnswerInvalid(GatewayError):
-    """Another content type, bytes that are not UTF-8, or an event above the size limit."""
+    """An unexpected content type, bytes that are not UTF-8, or an event that is too large."""

@@ -26,7 +26,7 @@ OnRetry = Callable[[Exception], None]
 def is_temporary(error: Exception) -> bool:
     """Return True if a repeated request may succeed: no answer of a gateway, 429, or any 5xx."""
     if isinstance(error, GatewayProblem):
-        return error.status == TOO_MANY or error.status >= 500 or error.is_foreign
+        return error.status == TOO_MANY or error.status >= 500 or error.is_proxy_outage
     return isinstance(error, GatewayUnreachable)
 
 
@@ -238,7 +238,7 @@ class Outage:
         code = ""
         if isinstance(error, GatewayProblem):
             code = error.code
-            passes = error.is_foreign or error.status in WORTH_ANOTHER_TRY or code in OF_TOPIC
+            passes = error.is_proxy_outage or error.status in WORTH_ANOTHER_TRY or code in OF_TOPIC
             if not passes:
                 raise error
         kind = (type(error), code)

@@ -86,7 +86,7 @@ class Addresses:
         failure = GatewayUnreachable(f"Cannot reach the gateway at {shown}: {reason}")
         failure.was_reached = self._was_reached
         failure.timed_out = isinstance(error, httpx2.ReadTimeout)
-        failure.goes_elsewhere = is_unconnected and self._unconnected % len(self._all) != 0
+        failure.tries_next_address = is_unconnected and self._unconnected % len(self._all) != 0
         self._turn()
         return failure
 
@@ -224,7 +224,7 @@ class Transport:
                 answer.read()
             except httpx2.HTTPError as error:
                 failure = self.addresses.failure(error)
-                if not failure.goes_elsewhere:
+                if not failure.tries_next_address:
                     raise failure from None
             else:
                 raise problem_of(answer)

@@ -13,7 +13,7 @@ from tidegate.clients.errors import (
     GatewayError,
     GatewayProblem,
     GatewayUnreachable,
-    raised_here,
+    without_traceback,
 )
 from tidegate.clients.live.records import FLUSH_SECONDS_MAX, Records
 from tidegate.clients.live.request import READY_SECONDS_MAX, LiveRequest
@@ -58,7 +58,7 @@ class AsyncLive(Records):
             text = f"no records of {self.request.topic} in {seconds_max:g} s"
             raise GatewayUnreachable(text) from None
         if self.error is not None:
-            raise raised_here(self.error)
+            raise without_traceback(self.error)
 
     async def changes(self, for_s: float | None = None) -> AsyncIterator[Changes]:
         """Yield the changes from now on; the first are the records that are held already.
@@ -89,7 +89,7 @@ class AsyncLive(Records):
                 if changes:
                     yield changes
                 elif has_ended and self.error is not None:
-                    raise raised_here(self.error)
+                    raise without_traceback(self.error)
                 elif has_ended or (ends_at is not None and time.monotonic() >= ends_at):
                     return
         finally:

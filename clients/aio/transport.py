@@ -116,7 +116,7 @@ class AsyncTransport:
                 await answer.aread()
             except httpx2.HTTPError as error:
                 failure = self.addresses.failure(error)
-                if not failure.goes_elsewhere:
+                if not failure.tries_next_address:
                     raise failure from None
             else:
                 raise problem_of(answer)

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.clients.errors import GatewayError, PublisherStopped, raised_here
+from tidegate.clients.errors import GatewayError, PublisherStopped, without_traceback
 from tidegate.clients.message import line_of
 from tidegate.clients.requests import Post, new_key
 
@@ -124,7 +124,7 @@ class Outbox:
             PublisherStopped: a batch could not be delivered.
         """
         if self._stopped is not None:
-            raise raised_here(self._stopped)
+            raise without_traceback(self._stopped)
 
     def due_s(self, now: float) -> float | None:
         """Return the seconds until a batch is due; 0 if one is, None if nothing waits."""
@@ -179,4 +179,4 @@ class Outbox:
     def failed(self, error: Exception) -> None:
         """Stop: what follows must not overtake the batch that was not delivered."""
         self._stopped = PublisherStopped(f"The publisher has stopped: {error}", self.unsent)
-        self._stopped.__cause__ = raised_here(error)
+        self._stopped.__cause__ = without_traceback(error)
