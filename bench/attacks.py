@@ -36,7 +36,7 @@ ROUNDS: Final = 3  # of each attack: the p99 of one is that of the third-worst o
 REST_S: Final = 1.0
 INTERVAL_S: Final = 0.02
 MESSAGE_EVERY_S: Final = 0.025  # later than the interval, so that each is a row of its own
-WANTED_RATIO: Final = 1.5
+RATIO_MAX: Final = 1.5
 SHARE: Final = 0.99
 HEAD: Final = "Host: localhost\r\nAccept: text/event-stream\r\n"
 
@@ -360,7 +360,7 @@ def _figures_of(name: str, rounds: list[Round]) -> Iterator[Figure]:
         f"attacked, longest {middle.attacked[-1] * 1_000:.1f} ms; of {len(middle.attacked):,} and "
         f"{len(middle.alone):,}; the gateway took {middle.busy:.0%} of its core"
     )
-    yield Figure(f"{name}: a good subscriber's p99", middle.ratio, "x", WANTED_RATIO, note=note)
+    yield Figure(f"{name}: a good subscriber's p99", middle.ratio, "x", RATIO_MAX, note=note)
     growth_mib = max(each.growth_mib for each in rounds)
     yield Figure(f"{name}: memory of the gateway", growth_mib, "MiB more", kind.growth_mib_max)
 

@@ -37,9 +37,9 @@ EACH_S = 0.5  # each of the changing rows has a new value in this time, as long 
 VARIANTS = 4  # of the bodies of each request, made before: the feed costs next to nothing
 WARMING_S = 4.0
 WINDOW_S = 12.0
-WANTED_FRAMES = 50.0
-WANTED_MB = 300.0
-WANTED_STALL_MS = 100.0
+FRAMES_PER_S_MIN = 50.0
+MEMORY_MB_MAX = 300.0
+STALL_MS_MAX = 100.0
 SIZE = ViewportSize(width=1600, height=900)
 MB = 1e6
 LOOK_MS = 500
@@ -178,21 +178,21 @@ def _frames(watched: Watched) -> Iterator[Figure]:
     watched.page.wait_for_timeout(WARMING_S * 1_000)
     seen = watched.during(look)
     name, note = f"{CHANGING:,} rows change at 500ms", seen.note
-    yield Figure(f"{name}: frames", seen.frames_a_second, "/s", None, WANTED_FRAMES, note)
+    yield Figure(f"{name}: frames", seen.frames_a_second, "/s", None, FRAMES_PER_S_MIN, note)
     yield Figure(f"{name}: longest frame", seen.longest_frame_ms, "ms", note=note)
     yield Figure(f"{name}: longest task", seen.longest_task_ms, "ms", note=note)
     yield Figure(f"{name}: longest task, CPU", seen.longest_task_cpu_ms, "ms", scale="cpu")
     busy = seen.ran_s / seen.passed_s * 100
     yield Figure(f"{name}: main thread", busy, "% of a core", scale="cpu")
-    yield Figure(f"{name}: JS heap, most", max(heap), "MB", WANTED_MB)
-    yield Figure(f"{name}: process of the page, most", max(process), "MB", WANTED_MB)
+    yield Figure(f"{name}: JS heap, most", max(heap), "MB", MEMORY_MB_MAX)
+    yield Figure(f"{name}: process of the page, most", max(process), "MB", MEMORY_MB_MAX)
 
 
 def _scrolls(watched: Watched, name: str) -> Iterator[Figure]:
     for kind in ("wheel", "bar"):
         seen = watched.during(partial(watched.page.evaluate, SCROLL, kind))
         scroll, note = f"{name}, {kind}", f"{len(seen.frames_at)} frames; {seen.note}"
-        most = WANTED_STALL_MS
+        most = STALL_MS_MAX
         yield Figure(f"{scroll}: longest frame", seen.longest_frame_ms, "ms", most, note=note)
         yield Figure(f"{scroll}: longest task", seen.longest_task_ms, "ms", most, note=note)
         cpu_ms = seen.longest_task_cpu_ms

@@ -30,9 +30,9 @@ SAMPLED_EVERY = 10
 MARKER = 'data: {"n":'
 READY = "event: hell"  # as long as the marker
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
-WANTED_PERCENT = 8.0
-WANTED_LATE_S = 0.05  # beyond the interval
-WANTED_FROZEN = 1.1  # times what it is without a frozen tenth
+CPU_PERCENT_MAX = 8.0
+LATE_S_MAX = 0.05  # beyond the interval
+FROZEN_RATIO_MAX = 1.1  # relative to a run in which no client is frozen
 # As long as the measurement: a gateway cuts a client that takes nothing for this long.
 PATIENCE = "30m"
 
@@ -132,19 +132,19 @@ def _compared(jobs: dict[str, Job]) -> Iterator[Figure]:
     for name, job in jobs.items():
         job.stale_s.sort()
         busy = median(job.busy)
-        most = WANTED_PERCENT if job is plain else None
+        most = CPU_PERCENT_MAX if job is plain else None
         note = f"the load client took {median(job.load_busy):.0f} % of its core"
         yield Figure(f"{name}: CPU", busy, "% of a core", most, note=note, scale="cpu")
         note = f"other work kept the server waiting {median(job.kept_waiting):.0f} ms in a second"
         for share, at in SHARES.items():
             stale_ms = percentile(job.stale_s, at) * 1_000
-            most = (INTERVAL_S + WANTED_LATE_S) * 1_000 if share == "p99.9" else None
+            most = (INTERVAL_S + LATE_S_MAX) * 1_000 if share == "p99.9" else None
             yield Figure(f"{name}: staleness {share}", stale_ms, "ms", most, note=note)
         yield Figure(f"{name}: staleness, most", job.stale_s[-1] * 1_000, "ms")
         yield Figure(f"{name}: latest request", job.late_s * 1_000, "ms behind its time")
         if job is plain:
             continue
-        most = WANTED_FROZEN if _SLOW[name] == 0 else None
+        most = FROZEN_RATIO_MAX if _SLOW[name] == 0 else None
         yield Figure(f"{name}: CPU, by that of all read", busy / median(plain.busy), "x", most)
         worst = percentile(job.stale_s, 0.999) / percentile(plain.stale_s, 0.999)
         yield Figure(f"{name}: staleness p99.9, by that of all read", worst, "x", most)

@@ -21,8 +21,8 @@ from bench.servers.process import files_allow
 
 CLIENTS = (100, 500, 2_000, 5_000, 10_000)
 ROWS = (1, 10, 100)
-WANTED_CLIENTS = (500, 5_000)
-WANTED_BY_C = {1: 1.5, 10: 1.7}  # at so many rows, times the C writer's
+TARGET_CLIENTS = (500, 5_000)
+TARGET_RATIO_TO_C = {1: 1.5, 10: 1.7}  # by rows; relative to a writer in C
 ROUNDS = 5
 EVENTS = 100_000  # of one server in a round: enough to see the cost of one
 FLUSHES = (1, 40)  # of a round, at least and at most
@@ -100,7 +100,7 @@ def figures(*, peers: bool = True) -> Iterator[Figure]:
         kinds, left_out = available()
         for sentence in left_out:
             yield Figure(sentence, 0, "")
-    for clients in CLIENTS if peers else WANTED_CLIENTS:
+    for clients in CLIENTS if peers else TARGET_CLIENTS:
         if not files_allow(clients):
             continue
         yield from _compared(kinds | _ours(INTERVAL), clients, ROWS)
@@ -186,8 +186,8 @@ def _figures_of(
 def _wanted(clients: int, rows: int) -> dict[str, float]:
     """Return the most that an event may cost here, as a ratio to a peer's."""
     wanted: dict[str, float] = {"nchan": 0.2 if rows == 10 else 1.0}
-    if clients in WANTED_CLIENTS and rows in WANTED_BY_C:
-        wanted["C writer"] = WANTED_BY_C[rows]
+    if clients in TARGET_CLIENTS and rows in TARGET_RATIO_TO_C:
+        wanted["C writer"] = TARGET_RATIO_TO_C[rows]
     if rows == 10:
         wanted["Redis"] = 1.0
     return wanted

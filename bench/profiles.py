@@ -34,7 +34,7 @@ TIDEGATE_SAMPLED = (sys.executable, "-m", "bench.servers.sampled")
 
 def figures() -> Iterator[Figure]:
     """Yield the shares of the busiest functions."""
-    for rows in fanout.WANTED_BY_C:
+    for rows in fanout.TARGET_RATIO_TO_C:
         what = f"{FANOUT_CLIENTS} clients, {rows} row{'s' if rows > 1 else ''}"
         yield from profile(what, partial(_fanout, rows=rows))
     yield from profile("dashboard", _dashboard)

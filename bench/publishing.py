@@ -16,7 +16,7 @@ LANES = 1_500
 MESSAGES = 20_000
 A_REQUEST = 10
 RUNS = 3
-WANTED = {"equal subscriptions": 1.1, "filters of equality": 2.0}
+RATIO_MAX = {"equal subscriptions": 1.1, "filters of equality": 2.0}
 
 
 def figures() -> Iterator[Figure]:
@@ -27,7 +27,7 @@ def figures() -> Iterator[Figure]:
             yield Figure(f"a message to {count:,} {kind}", cost, "us CPU", scale="cpu")
         most = COUNTS[-1]
         what = f"a message to {most:,} {kind}, by one to 1"
-        yield Figure(what, costs[most] / costs[1], "x", WANTED[kind], scale="ratio")
+        yield Figure(what, costs[most] / costs[1], "x", RATIO_MAX[kind], scale="ratio")
     lanes = Stage()
     lanes.publish(range(KEYS))
     for number in range(LANES):

@@ -97,7 +97,7 @@ def _conflation(spark: SparkSession, path: Path, theirs: Outcome) -> Iterator[Fi
     taken = medians(works)
     for name, note in NOTES.items():
         yield Figure(name, theirs.messages / taken[name], "messages/s", note=note)
-    for name, other, at_least in WANTED_RATIOS:
+    for name, other, at_least in TARGET_RATIOS:
         yield Figure(f"{name}, of {other}", taken[other] / taken[name], "x", at_least=at_least)
     yield from _beside_states(spark, path, theirs.messages / taken["by key"])
 
@@ -113,7 +113,7 @@ NOTES = {
     "polars: by batch": "The same deliveries as by batch.",
     "polars: tumbling": "Windows at whole seconds.",
 }
-WANTED_RATIOS = (
+TARGET_RATIOS = (
     ("parsed and counted", "polars: parsed and counted", 0.6),
     ("by key", "polars: by batch", 0.5),
     ("by batch", "polars: by batch", 0.5),
