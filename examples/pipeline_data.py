@@ -1,10 +1,11 @@
-"""Made-up data for the streams of `examples/pipeline-*.toml`, until Ctrl-C or for some seconds.
+"""Generates sample data until Ctrl-C or for `--for` seconds.
 
     python examples/pipeline_data.py ticks            quotes and trades, to the topic `ticks`
     python examples/pipeline_data.py ticks orders     orders too, to the topic `orders`
     python examples/pipeline_data.py redis            orders, to the stream `orders` of a Redis
 
-Each writes 100 messages a second to the gateway of TIDEGATE_GATEWAY, else http://127.0.0.1:8080.
+Each kind of data has 100 messages a second. Topics are those of the gateway at TIDEGATE_GATEWAY (by
+default http://127.0.0.1:8080); the Redis is that of `--redis`.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from tidegate import Gateway
@@ -23,7 +25,7 @@ HISTORY = {"messages": 1_000_000, "age": "1h"}
 
 
 def ticks() -> Iterator[dict[str, Any]]:
-    """Yield quotes and trades whose prices wander."""
+    """Yield quotes and trades with random-walk prices."""
     prices = {symbol: random.uniform(20, 200) for symbol in SYMBOLS}
     while True:
         symbol = random.choice(SYMBOLS)
@@ -39,7 +41,7 @@ def ticks() -> Iterator[dict[str, Any]]:
 
 
 def orders() -> Iterator[dict[str, Any]]:
-    """Yield 500 orders, again and again, some of which are filled."""
+    """Yield updates of 500 orders in random order; one update in three fills its order."""
     while True:
         number = random.randrange(500)
         yield {
@@ -52,32 +54,30 @@ def orders() -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Made-up data for examples/pipeline-*.toml.")
+    parser = argparse.ArgumentParser(description="Sample data for examples/pipeline-*.toml.")
     parser.add_argument("what", nargs="+", choices=["ticks", "orders", "redis"])
     parser.add_argument("--for", dest="seconds", type=float, default=float("inf"))
     parser.add_argument("--redis", default="redis://127.0.0.1:6379/0")
-    given = parser.parse_args()
-    end_s = time.monotonic() + given.seconds
+    arguments = parser.parse_args()
+    end_s = time.monotonic() + arguments.seconds
     with Gateway(os.environ.get("TIDEGATE_GATEWAY", "http://127.0.0.1:8080")) as gateway:
         writers: list[Callable[[], object]] = []
-        if "ticks" in given.what:
+        if "ticks" in arguments.what:
             gateway.put_topic("ticks", {"key": ["/tickerId", "/type"], "history": HISTORY})
-            made = ticks()
-            writers.append(lambda: gateway.publish("ticks", [next(made) for _ in range(PER_STEP)]))
-        if "orders" in given.what:
+            new_ticks = ticks()
+            writers.append(lambda: gateway.publish("ticks", list(islice(new_ticks, PER_STEP))))
+        if "orders" in arguments.what:
             gateway.put_topic("orders", {"key": ["/orderId"], "history": HISTORY})
-            taken = orders()
-            writers.append(
-                lambda: gateway.publish("orders", [next(taken) for _ in range(PER_STEP)])
-            )
-        if "redis" in given.what:
+            new_orders = orders()
+            writers.append(lambda: gateway.publish("orders", list(islice(new_orders, PER_STEP))))
+        if "redis" in arguments.what:
             from redis import Redis
 
-            client, entered = Redis.from_url(given.redis), orders()
+            redis, redis_orders = Redis.from_url(arguments.redis), orders()
             writers.append(
                 lambda: [
-                    client.xadd("orders", {"json": json.dumps(next(entered))}, maxlen=100_000)
-                    for _ in range(PER_STEP)
+                    redis.xadd("orders", {"json": json.dumps(order)}, maxlen=100_000)
+                    for order in islice(redis_orders, PER_STEP)
                 ]
             )
         while time.monotonic() < end_s:
