@@ -1,4 +1,4 @@
-"""The shipped evaluator beside the oracle; where they differ, the smallest case that still does."""
+"""Compares the evaluator with the oracle and shrinks each disagreement."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from tests.keys.filter.oracle.reading import Refused, tokens
 from tidegate.keys.filter import Expression, Filter, FilterInvalid
 
 TOPIC, RECORD = "orders", '["IBM",7]'
-Differs = Callable[[str, bytes], bool]
 
 
 def expected(text: str) -> Oracle | None:
-    """The oracle's meaning of a text, None if it refuses it."""
+    """Parse a text with the oracle; return None if the oracle refuses it."""
     try:
         return Oracle.parse(text)
     except Refused:
@@ -23,7 +22,7 @@ def expected(text: str) -> Oracle | None:
 
 
 class Shipped:
-    """A text as the product reads it: as a filter, as its canonical spelling, as an expression."""
+    """A text parsed by the product: as a filter, as its canonical text, and as an expression."""
 
     def __init__(self, text: str) -> None:
         parsed = Filter.parse(text)
@@ -33,14 +32,14 @@ class Shipped:
 
     @classmethod
     def parse(cls, text: str) -> Shipped | None:
-        """None if it is refused."""
+        """Parse a text with the product; return None if the product refuses it."""
         try:
             return cls(text)
         except FilterInvalid:
             return None
 
     def answers(self, payload: bytes) -> tuple[Any, Any, Any]:
-        """What the three say; an exception that should not be is an answer too."""
+        """Return the results of the three. An unexpected exception counts as a result."""
         return (
             _called(self.matcher, payload, RECORD),
             _called(self.canonical_matcher, payload, RECORD),
@@ -51,25 +50,25 @@ class Shipped:
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
-    except Exception as error:  # whatever it is, it is the finding
+    except Exception as error:  # an unexpected exception is the finding
         return error
 
 
 def agree(oracle: Oracle, shipped: Shipped, payload: bytes) -> bool:
-    """Whether all answers about one message are the same, of the same type."""
+    """Return whether all results for one message are equal and of the same type."""
     matches, value = oracle.answers(payload, TOPIC, RECORD)
-    if oracle.asks_record:  # an expression knows of none
+    if oracle.asks_record:  # expressions have no record key
         value = oracle.answers(payload, TOPIC).value
     match, canonical_match, found = shipped.answers(payload)
     return (
         (match is matches and canonical_match is matches)
         and type(found) is type(value)
-        and repr(found) == repr(value)  # which tells -0.0 from 0.0, and knows NaN
+        and repr(found) == repr(value)  # distinguishes -0.0 from 0.0, and NaN equals NaN
     )
 
 
 def differ(text: str, payload: bytes) -> bool:
-    """Whether the two disagree about a text or, where both take it, about this message."""
+    """Return whether the two disagree about a text, or about a message if both accept it."""
     oracle, shipped = expected(text), Shipped.parse(text)
     if oracle is None or shipped is None:
         return (oracle is None) != (shipped is None)
@@ -77,7 +76,7 @@ def differ(text: str, payload: bytes) -> bool:
 
 
 def report(text: str, payload: bytes) -> str:
-    """A disagreement as found and shrunk, with what each side says."""
+    """Describe a disagreement as found and as shrunk, with the results of both sides."""
     small = shrunk_message(text, payload)
     small_text = shrunk_text(text, small)
     small = shrunk_message(small_text, small)
@@ -93,28 +92,28 @@ def report(text: str, payload: bytes) -> str:
 
 
 def shrunk_message(text: str, payload: bytes) -> bytes:
-    """The message with every part left out that the disagreement does not need."""
-    if not differ(text, b"{}"):
-        value = json.loads(payload)
-        if not differ(text, _written(value)):
-            return payload  # it is about the spelling
-        while smaller := next((v for v in _smaller(value) if differ(text, _written(v))), None):
-            value = smaller
-        return _written(value)
-    return b"{}"
+    """Return the smallest message that still shows the disagreement."""
+    if differ(text, b"{}"):
+        return b"{}"
+    value = json.loads(payload)
+    if not differ(text, _encode(value)):
+        return payload  # the disagreement depends on the JSON spelling
+    while smaller := next((v for v in _smaller(value) if differ(text, _encode(v))), None):
+        value = smaller
+    return _encode(value)
 
 
-def _written(value: Any) -> bytes:
+def _encode(value: Any) -> bytes:
     text = json.dumps(value, ensure_ascii=False)
-    return text.replace("Infinity", "1e999").encode()
+    return text.replace("Infinity", "1e999").encode()  # JSON has no infinity
 
 
 def _smaller(value: Any) -> Iterator[Any]:
-    """The value with one member or element left out, at any depth."""
+    """Yield copies of a value that lack one field or element, at any depth."""
     if isinstance(value, dict):
-        for name, member in value.items():
-            yield {n: m for n, m in value.items() if n != name}
-            yield from ({**value, name: less} for less in _smaller(member))
+        for name, inner in value.items():
+            yield {n: v for n, v in value.items() if n != name}
+            yield from ({**value, name: less} for less in _smaller(inner))
     elif isinstance(value, list):
         for index, element in enumerate(value):
             yield [*value[:index], *value[index + 1 :]]
@@ -122,21 +121,22 @@ def _smaller(value: Any) -> Iterator[Any]:
 
 
 def shrunk_text(text: str, payload: bytes) -> str:
-    """The text without the runs of words that the disagreement does not need."""
+    """Return the shortest text, made by removing words, that still shows the disagreement."""
     if expected(text) is None or Shipped.parse(text) is None:
-        return text  # any other refused text would do as well
+        return text  # one side refuses the text: any shorter text might be refused, too
     while smaller := next(
-        (t for t in _shorter(text) if _both_take(t) and differ(t, payload)), None
+        (t for t in _shorter(text) if _is_accepted_by_both(t) and differ(t, payload)), None
     ):
         text = smaller
     return text
 
 
-def _both_take(text: str) -> bool:
+def _is_accepted_by_both(text: str) -> bool:
     return expected(text) is not None and Shipped.parse(text) is not None
 
 
 def _shorter(text: str) -> Iterator[str]:
+    """Yield copies of a text that lack a run of words."""
     words = tokens(text)
     for length in (1, 2, 3, 5, 8, 13, 21, 34):
         for begin in range(len(words) - length + 1):
