@@ -135,7 +135,7 @@ def require_media_type(answer: httpx2.Response, *accepted: str) -> None:
     sent = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     if sent not in accepted:
         raise AnswerInvalid(
-            f"{answer.request.url} answered {sent or 'nothing'}, not {accepted[0]}: "
+            f"{answer.request.url} sent {sent or 'no Content-Type'}, not {accepted[0]}: "
             "it is no Tidegate gateway"
         )
 

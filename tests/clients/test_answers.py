@@ -1,4 +1,4 @@
-"""Answers are taken apart whatever they look like."""
+"""Responses are parsed, or rejected if they do not come from a gateway."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ def answer(status: int, body: bytes, **headers: str) -> httpx2.Response:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"\xff", b"null"])
-def test_an_answer_without_object_is_no_gateways(body: bytes) -> None:
+def test_an_answer_without_a_json_object_is_rejected(body: bytes) -> None:
     with pytest.raises(AnswerInvalid, match="did not answer as a Tidegate gateway"):
         fields_of(answer(200, body))
     assert problem_of(answer(502, body)).code == "http-502"
 
 
 @pytest.mark.parametrize("sent", ["application/x-ndjson", "Application/JSON; charset=utf-8"])
-def test_the_media_types_that_were_asked_for_are_taken(sent: str) -> None:
+def test_the_requested_media_types_are_accepted(sent: str) -> None:
     require_media_type(
         answer(200, b"", **{"Content-Type": sent}), "application/x-ndjson", "application/json"
     )
 
 
 @pytest.mark.parametrize("sent", ["text/html", "application/jsonx", ""])
-def test_another_media_type_is_no_gateways(sent: str) -> None:
-    with pytest.raises(AnswerInvalid, match=f"answered {sent or 'nothing'}, not application/json"):
+def test_another_media_type_is_rejected(sent: str) -> None:
+    with pytest.raises(
+        AnswerInvalid, match=f"sent {sent or 'no Content-Type'}, not application/json"
+    ):
         require_media_type(answer(200, b"<p>", **{"Content-Type": sent}), "application/json")
 
 

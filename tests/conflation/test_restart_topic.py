@@ -1,7 +1,4 @@
-"""A topic begins again in another epoch: nobody is sent away, everybody gets what there is.
-
-Rule cluster-2 is told here.
-"""
+"""A topic restarts in another epoch: subscriptions stay, and get a snapshot of the new records."""
 
 from __future__ import annotations
 
@@ -19,10 +16,10 @@ from tidegate.keys.text.bookmark import Bookmark
 pytestmark = rule("cluster-2")
 
 
-def renew(
+def restart(
     driver: ManualDriver, records: str = "", *, epoch: str = "e2", first: int = 1, **former: int
 ) -> None:
-    """The topic goes on with these records, the newest of each key."""
+    """Restart the topic with these records; `former` epochs continue up to these offsets."""
     frames = make_frames(records, first)
     head = frames[-1].offset if frames else 0
     kept = RestoredTopic(head, frames, journal=frames, dropped_through=first - 1, former=former)
@@ -31,14 +28,14 @@ def renew(
 
 @pytest.mark.parametrize("options", ["conflation=none", "conflation=1s", "conflation=1s,oof"])
 @pytest.mark.parametrize("command", ["subscribe", "sow_and_subscribe"])
-def test_whoever_is_there_gets_what_is_left_as_a_snapshot(options: str, command: str) -> None:
+def test_subscribers_get_the_remaining_records_as_a_snapshot(options: str, command: str) -> None:
     driver = ManualDriver()
     driver.topic()
     driver.publish("a1 b1")
     driver.subscribe(options, command=command)
     driver.wait("1s")
     driver.received()
-    renew(driver, "a1")
+    restart(driver, "a1")
     assert driver.received() == [
         "resumed by snapshot, gap None",
         "group of 1",
@@ -50,13 +47,13 @@ def test_whoever_is_there_gets_what_is_left_as_a_snapshot(options: str, command:
     assert driver.received() == ["c1"]
 
 
-def test_a_bus_that_lost_everything_sends_an_empty_group() -> None:
+def test_a_restart_without_records_sends_an_empty_group() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.publish("a1")
     driver.subscribe()
     driver.received()
-    renew(driver)
+    restart(driver)
     expected = ["resumed by snapshot, gap None", "group of 0", "group ends at e2-0"]
     assert driver.received() == expected
     driver.publish("a2")
@@ -70,7 +67,7 @@ def test_rows_held_or_queued_of_the_old_epoch_are_not_sent() -> None:
     driver.subscribe("conflation=1s")
     driver.subscribe()
     driver.publish("a1 a2")
-    renew(driver, "a1")
+    restart(driver, "a1")
     driver.wait("5s")
     assert [line for line in driver.received() if "a2" in line] == []
     stats = driver.engine.topic_stats("px")
@@ -78,38 +75,38 @@ def test_rows_held_or_queued_of_the_old_epoch_are_not_sent() -> None:
     assert dict(stats.dropped_by)["RENEWED"] > 0
 
 
-def test_a_change_that_was_on_its_way_holds() -> None:
+def test_a_pending_change_of_options_still_applies() -> None:
     driver = ManualDriver()
     driver.topic()
     name = driver.subscribe("conflation=1s")
     driver.publish("a1")
     driver.change(name, "conflation=100ms")
-    renew(driver, "a1")
+    restart(driver, "a1")
     driver.received()
     driver.publish("a2")
     driver.wait("100ms")
     assert driver.received() == ["a2"]
 
 
-def test_a_paused_subscription_gets_the_new_snapshot_when_it_goes_on() -> None:
+def test_a_paused_subscription_gets_the_new_snapshot_when_it_resumes() -> None:
     driver = ManualDriver()
     driver.topic()
     name = driver.subscribe("conflation=1s")
     wanted = driver.request("conflation=1s")
     driver.engine.change("s", name, replace(wanted, paused=True), driver.now)
-    renew(driver, "a1")
+    restart(driver, "a1")
     assert driver.received() == []
     driver.engine.change("s", name, wanted, driver.now)
     assert "snapshot: a1" in driver.received()
 
 
-def test_a_snapshot_in_the_middle_begins_again() -> None:
+def test_a_restart_in_the_middle_of_a_snapshot_sends_another_one() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.publish("a1 b1")
     driver.subscribe("batch_size=1", command="sow_and_subscribe")
     assert driver.received(bytes_max=1)[:2] == ["group of 2", "snapshot: a1"]
-    renew(driver, "b1")
+    restart(driver, "b1")
     assert driver.received() == [
         "resumed by snapshot, gap None",
         "group of 1",
@@ -122,7 +119,7 @@ def test_bookmarks_of_the_old_epoch_get_a_snapshot() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.publish("a1 b1")
-    renew(driver, "a1 b1")
+    restart(driver, "a1 b1")
     driver.subscribe("conflation=1s", resume="e1-2")
     assert driver.received()[0] == "resumed by snapshot, gap None"
     driver.subscribe("conflation=1s", resume="e2-1")
@@ -130,14 +127,14 @@ def test_bookmarks_of_the_old_epoch_get_a_snapshot() -> None:
 
 
 @pytest.mark.parametrize("options", ["conflation=none", "conflation=1s", "conflation=1s,oof"])
-def test_an_epoch_that_continues_another_changes_nothing_but_its_name(options: str) -> None:
+def test_a_restart_that_continues_the_epoch_only_changes_its_name(options: str) -> None:
     driver = ManualDriver()
     driver.topic(expiration="10s")
     driver.publish("a1")
     driver.subscribe(options)
     driver.received()
     driver.publish("a2 b1")  # held, or queued
-    renew(driver, "a2 b1", first=2, e1=3)
+    restart(driver, "a2 b1", first=2, e1=3)
     driver.publish("a3")
     driver.wait("1s")
     assert " ".join(driver.received()) == ("a2 b1 a3" if "none" in options else "b1 a3")
@@ -152,7 +149,7 @@ def test_bookmarks_of_a_continued_epoch_are_continued_up_to_what_both_have() -> 
     driver = ManualDriver()
     driver.topic()
     driver.publish("a1 b1 c1")
-    renew(driver, "a1 b1", e0=1, e1=2)  # the topic had more, so it begins again
+    restart(driver, "a1 b1", e0=1, e1=2)  # e1 had three messages, of which two remain
     driver.publish("d1")
     for resume, said in (
         ("e0-1", "resumed by changes, gap 2"),
@@ -169,14 +166,14 @@ def test_bookmarks_of_a_continued_epoch_are_continued_up_to_what_both_have() -> 
         topic.since(Bookmark("e1", 3), 10)
 
 
-def test_a_hole_in_what_arrived_is_filled_in_the_same_epoch() -> None:
+def test_a_gap_in_the_received_messages_restarts_within_the_epoch() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.publish("a1")
     driver.subscribe()
     driver.flush()
     driver.received()
-    renew(driver, "a9", epoch="e1", first=7)
+    restart(driver, "a9", epoch="e1", first=7)
     assert driver.received()[-1] == "group ends at e1-7"
 
 
@@ -184,22 +181,22 @@ def test_records_expire_by_their_new_offsets_and_once() -> None:
     driver = ManualDriver()
     driver.topic(expiration="10s")
     driver.publish("a1 b1")
-    renew(driver, "a1")
+    restart(driver, "a1")
     driver.wait("10s")
     assert [event for event in driver.announcements() if isinstance(event, RecordsExpired)] == [
         RecordsExpired("px", "e2", 1)
     ]
 
 
-def test_what_came_in_before_still_counts() -> None:
+def test_messages_before_the_restart_still_count() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.publish("a1 a2")
-    renew(driver, "a1")
+    restart(driver, "a1")
     driver.publish("a3")
     assert driver.engine.topic_stats("px").messages_in == 3
 
 
-def test_a_topic_that_is_not_there_does_not_begin_again() -> None:
+def test_a_missing_topic_cannot_restart() -> None:
     with pytest.raises(TopicUnknown):
-        renew(ManualDriver())
+        restart(ManualDriver())
