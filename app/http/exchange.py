@@ -76,7 +76,6 @@ class Exchange:
         body: what has come of the body, and has not been received yet.
         more_body: True until the body is whole.
         is_cut: True once the connection cannot take an answer.
-        on_cut: called once then; whoever sets it unsets it with the answer.
         has_begun: True once the header of the answer is written.
         is_complete: True once the answer is written.
     """
@@ -87,7 +86,9 @@ class Exchange:
         "_is_open_ended",
         "_left_bytes",
         "_line",
+        "_may_wait",
         "_news",
+        "_stop_waiting",
         "body",
         "expects_continue",
         "has_begun",
@@ -95,7 +96,6 @@ class Exchange:
         "is_cut",
         "keep_alive",
         "more_body",
-        "on_cut",
         "own_fields",
         "scope",
     )
@@ -117,9 +117,10 @@ class Exchange:
         self.body = bytearray()
         self.more_body = True
         self.is_cut = self.has_begun = self.is_complete = False
-        self.on_cut: Callable[[], None] | None = None
         self._line = line
         self._news = asyncio.Event()
+        self._may_wait = True
+        self._stop_waiting: Callable[[], None] | None = None
         self._is_chunked = self._is_open_ended = False
         self._left_bytes = 0  # of the length that the header of the answer has named
         self._held: list[bytes] | None = None
@@ -140,9 +141,14 @@ class Exchange:
         """Take note that no answer can be written any more."""
         self.is_cut = True
         self._news.set()
-        on_cut, self.on_cut = self.on_cut, None
-        if on_cut is not None:
-            on_cut()
+        self.end_wait()
+
+    def end_wait(self) -> None:
+        """Let no answer wait for something new any more: the client may have left."""
+        self._may_wait = False
+        stop_waiting, self._stop_waiting = self._stop_waiting, None
+        if stop_waiting is not None:
+            stop_waiting()
 
     async def run(self, app: ASGIApp) -> None:
         """Let the application answer; whatever it leaves open is ended here."""
@@ -168,6 +174,13 @@ class Exchange:
             self.respond(500, FAILED, b"" if self.scope["method"] == "HEAD" else FAILURE)
 
     # What the application calls
+
+    def while_waiting(self, stop_waiting: Callable[[], None]) -> None:
+        """Take what lets an answer that waits come at once, to call it if the client leaves."""
+        if self._may_wait:
+            self._stop_waiting = stop_waiting
+        else:
+            stop_waiting()
 
     async def receive(self) -> Message:
         """Return the next piece of the body, or that the client has left or has its answer."""
@@ -254,6 +267,7 @@ class Exchange:
     def end(self) -> None:
         """Take note that the answer is written; the connection goes on, or is closed."""
         self.is_complete = True
+        self._stop_waiting = None
         self._news.set()
         if not self.keep_alive:
             self._line.close()

@@ -11,7 +11,6 @@ spares it the framework's routing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -177,7 +176,6 @@ class HotPath:
         """Answer a polling reader, perhaps at a later flush; until then it costs no task."""
 
         def respond(status: int, fields: Fields, body: bytes) -> None:
-            exchange.on_cut = None
             if exchange.is_cut:
                 return
             completed = self._completed(fields, exchange.scope)
@@ -188,9 +186,6 @@ class HotPath:
             self._sending.add(sending)
             sending.add_done_callback(self._sending.discard)
 
-        def while_waiting(leave: Callable[[], None]) -> None:
-            exchange.on_cut = leave
-
         if exchange.body:
             return False
         scope, subject = exchange.scope, None
@@ -198,7 +193,7 @@ class HotPath:
             subject = _subject(self._access, scope)
             if subject is None:
                 return False
-        return stream.answer_at_once(self._gateway, scope, subject, respond, while_waiting)
+        return stream.answer_at_once(self._gateway, scope, subject, respond, exchange.while_waiting)
 
     def _completed(self, fields: Fields, scope: Scope) -> Fields:
         """Return the fields of an answer with those that the layers add."""

@@ -204,13 +204,16 @@ class GatewayProtocol(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Answer whole requests after the client's end of file, then close the connection.
 
-        A stream ends here, and a poll that waits: nothing else would show that its client has left.
+        A client that reads on is answered, and nothing shows that one has left. So polls that wait
+        are answered at once that nothing has come, and a stream ends here.
         """
         whole = [each for each in self._unanswered() if not each.more_body]
-        if not whole or any(_lasts(each.scope) for each in whole):
+        if not whole or any(_streams(each.scope) for each in whole):
             return False
         whole[-1].keep_alive = False
         self._discard_input()
+        for each in whole:
+            each.end_wait()
         return True
 
     def data_received(self, received: bytes) -> None:
@@ -364,6 +367,13 @@ class GatewayProtocol(asyncio.Protocol):
         """The exchange whose answer comes next."""
         assert self._running is not None
         return self._running
+
+    def while_waiting(self, stop_waiting: Callable[[], None]) -> None:
+        """Take what ends the wait of the answer that comes next, as `Exchange.while_waiting`."""
+        if self._running is None:  # the connection has ended
+            stop_waiting()
+        else:
+            self._running.while_waiting(stop_waiting)
 
     def hand_over(self, stream: asyncio.Protocol) -> HandedOver:
         """Leave the connection to a stream once its answer's header is written.
@@ -619,10 +629,11 @@ def _new_parser(protocol: GatewayProtocol) -> Any:
     return parser
 
 
-def _lasts(scope: Scope) -> bool:
+def _streams(scope: Scope) -> bool:
     """Return True for a request whose answer may take as long as its client is there."""
-    path: str = scope["path"]
-    return path.endswith(STREAMS) or (path.endswith(POLLED) and b"live=" in scope["query_string"])
+    path, query = scope["path"], scope["query_string"]
+    is_live = path.endswith(POLLED) and b"live=" in query
+    return path.endswith(STREAMS) or (is_live and b"live=long-poll" not in query)
 
 
 def _address(found: Any) -> tuple[str, int] | None:

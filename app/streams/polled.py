@@ -169,8 +169,15 @@ class PolledStream:
         """Wait until pages can be made, and positions be given."""
         await self._is_built.wait()
 
-    async def next_page(self, since: Position, seconds_max: float) -> Page:
+    async def next_page(
+        self,
+        since: Position,
+        seconds_max: float,
+        while_waiting: Callable[[Callable[[], None]], None] | None = None,
+    ) -> Page:
         """Return what follows a position once there is something; no row after so long, or an end.
+
+        `while_waiting` takes a function that ends the wait.
 
         Raises:
             Refused: as `page`.
@@ -185,6 +192,8 @@ class PolledStream:
                 found.set_result(outcome)
 
         waiter = self.wait(page.next, seconds_max, answer)
+        if while_waiting is not None:
+            while_waiting(partial(self.expire, waiter))
         try:
             outcome = await found
         finally:
@@ -220,11 +229,18 @@ class PolledStream:
         """Call back once there is something after a position, or in vain after so long."""
         waiter = Waiter(since, answer)
         loop = asyncio.get_running_loop()
-        waiter.timer = loop.call_later(seconds_max, self._expire, waiter)
+        waiter.timer = loop.call_later(seconds_max, self.expire, waiter)
         self._waiting.setdefault(since, {})[waiter] = None
         if not self._has_board and self._passing is None:
             self._passing = loop.call_later(PASSED_EVERY_S, self._pass_others)
         return waiter
+
+    def expire(self, waiter: Waiter) -> None:
+        """Answer somebody who still waits that nothing has come."""
+        if waiter.timer is not None:
+            self.read_at_s = asyncio.get_running_loop().time()
+            self.leave(waiter)
+            waiter.answer(Page(waiter.since, waiter.since))
 
     def leave(self, waiter: Waiter) -> None:
         """Forget a waiter whose client has left or is answered."""
@@ -384,14 +400,9 @@ class PolledStream:
         for waiter in self._waiting.pop(since):
             if waiter.timer is not None:
                 waiter.timer.cancel()
+                waiter.timer = None
             # Each in turn with the streams: thousands may wait, and each is written a page.
             self._driver.streams.call_soon(partial(waiter.answer, outcome))
-
-    def _expire(self, waiter: Waiter) -> None:
-        waiter.timer = None
-        self.read_at_s = asyncio.get_running_loop().time()
-        self.leave(waiter)
-        waiter.answer(Page(waiter.since, waiter.since))
 
     def _forget_asked(self) -> None:
         """Forget positions from which nobody has asked lately, and the oldest of too many."""

@@ -16,7 +16,6 @@ from typing import Annotated, Final
 import msgspec
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
-from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Scope
 
@@ -37,6 +36,7 @@ from tidegate.app.http.openapi import (
 )
 from tidegate.app.http.parameters import Headers, described, query_of
 from tidegate.app.http.problems import response_of
+from tidegate.app.http.protocol import protocol_of
 from tidegate.app.http.requests import JSON, NDJSON, preferred, require_accept, topic_name
 from tidegate.app.http.scope import gateway_of, subject_in
 from tidegate.app.http.wire import Fields
@@ -217,7 +217,9 @@ async def read_stream(request: Request) -> Response:
         events.raw_headers = [*read.kept(0), NO_CACHE, EVENTS_TYPE, UNBUFFERED]
         return events
     if read.live == LONG_POLL and read.since is not None:
-        page = await _next_page(request, read.stream, read.since, read.held_s)
+        protocol = protocol_of(request.scope)
+        assert protocol is not None, "the gateway is served by its own protocol"
+        page = await read.stream.next_page(read.since, read.held_s, protocol.while_waiting)
     elif read.is_tail:
         await read.stream.built()
         page = read.end
@@ -250,7 +252,7 @@ def answer_at_once(
         scope: of the request.
         subject: who asks; None on a gateway that asks for no tokens.
         respond: takes the answer.
-        while_waiting: takes what to call if the client leaves before the answer.
+        while_waiting: takes what lets the answer come at once, if the client leaves before it.
 
     Raises:
         Refusal: the route has to say why.
@@ -281,7 +283,7 @@ def answer_at_once(
         else:
             respond(*read.answer(outcome, outcome.body))
 
-    while_waiting(partial(stream.leave, stream.wait(page.next, read.held_s, answer)))
+    while_waiting(partial(stream.expire, stream.wait(page.next, read.held_s, answer)))
     return True
 
 
@@ -511,33 +513,6 @@ def _is_here(gateway: Gateway, name: str, place: Position) -> bool:
     """Return True if nothing has to be waited for, or found out, to continue from a position."""
     topic = gateway.driver.engine.topic(name)
     return place.epoch == topic.epoch and place.offset <= topic.head
-
-
-async def _next_page(
-    request: Request, stream: PolledStream, since: Position, seconds_max: float
-) -> Page:
-    """Return what follows a position once there is something, while the client is there.
-
-    Raises:
-        ClientDisconnect: it has left.
-        Refusal: as `PolledStream.next_page`.
-    """
-    waiting = asyncio.create_task(stream.next_page(since, seconds_max))
-    leaving = asyncio.create_task(_left(request))
-    try:
-        await asyncio.wait((waiting, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not waiting.done():
-            raise ClientDisconnect
-        return waiting.result()
-    finally:
-        waiting.cancel()
-        leaving.cancel()
-
-
-async def _left(request: Request) -> None:
-    """Wait until the client of a request has left."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _completed(status: int, fields: list[tuple[bytes, bytes]], body: bytes) -> Answer:

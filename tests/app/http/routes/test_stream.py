@@ -726,6 +726,64 @@ async def test_nothing_is_kept_of_clients_that_leave(
         assert asyncio.get_running_loop().time() - began < 2
 
 
+@rule("connection-1", "polling-5")
+@pytest.mark.parametrize("is_hot", [False, True])
+@pytest.mark.parametrize("is_early", [False, True])
+async def test_who_closes_its_side_while_it_waits_is_answered(is_hot: bool, is_early: bool) -> None:
+    """In HTTP a half-closed connection does not say that its client wants no answer."""
+    async with running_gateway() as running:
+        await running.topic()
+        app: Any = running.server.config.app
+        if not is_hot:
+            app.state.hot_path.can_handle = lambda exchange: False
+        end = (await running.http.head(STREAM)).headers["stream-next-offset"]
+        polled = running.gateway.polled
+        async with connected(running.address) as wire:
+            target = f"{STREAM}?live=long-poll&offset={end}"
+            await wire.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            if not is_early:
+                await eventually(lambda: polled.positions == 1, "it waits")
+            wire.writer.write_eof()
+            began = asyncio.get_running_loop().time()
+            answer = await wire.read_answer()
+            assert (answer.status, answer.headers["stream-next-offset"]) == (204, end)
+            assert await wire.read_to_end() == b""
+        assert asyncio.get_running_loop().time() - began < 2
+        assert polled.positions == 0
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_for_a_client_that_left_before_the_wait_nothing_waits(
+    is_lost: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        app: Any = running.server.config.app
+        app.state.hot_path.can_handle = lambda exchange: False
+        tasks, connections = len(asyncio.all_tasks()), running.server.server_state.connections
+        others = set(connections)
+        began, has_left = asyncio.Event(), asyncio.Event()
+
+        async def seek(name: str) -> None:
+            began.set()
+            await has_left.wait()
+
+        monkeypatch.setattr(running.gateway.catalog, "seek", seek)
+        async with connected(running.address) as wire:
+            target = f"{STREAM}?live=long-poll&offset=now"
+            await wire.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            await began.wait()
+            if is_lost:
+                [connection] = connections - others
+                connection.transport.abort()
+                await eventually(lambda: connection not in connections, "the gateway knows")
+        has_left.set()
+        began_s = asyncio.get_running_loop().time()
+        await eventually(lambda: len(asyncio.all_tasks()) == tasks, "its task has ended")
+        assert asyncio.get_running_loop().time() - began_s < 2
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 @pytest.mark.redis
 @rule("polling-5")
 async def test_on_redis_too_a_poll_ends_with_its_client(redis_bus: BusServer) -> None:
