@@ -110,7 +110,7 @@ def mend_links() -> None:
         is_text_of_link = link.is_file() and link.read_bytes().strip() == target.encode()
         if link.exists() and not is_text_of_link:
             raise SetUpFailure(
-                f"{link} is no link to {target}: move it away and run this again.", 78
+                f"{link} is not a link to {target}: move it away and run this again.", 78
             )
         try:
             # Made beside its place first: a folder that takes no links keeps its text file.
@@ -189,7 +189,7 @@ def make_venv() -> None:
         )
     if VENV.exists() and not config.exists() and any(VENV.iterdir()):
         raise SetUpFailure(
-            f"{VENV} is no virtual environment: move it away and run this again.", 78
+            f"{VENV} is not a virtual environment: move it away and run this again.", 78
         )
     shutil.rmtree(VENV, ignore_errors=True)
     VENV.mkdir()

@@ -136,7 +136,7 @@ def require_media_type(answer: httpx2.Response, *accepted: str) -> None:
     if sent not in accepted:
         raise AnswerInvalid(
             f"{answer.request.url} sent {sent or 'no Content-Type'}, not {accepted[0]}: "
-            "it is no Tidegate gateway"
+            "it is not a Tidegate gateway"
         )
 
 

@@ -217,7 +217,7 @@ class Replica:
                     sentences.append(given.sentence)
                 continue
             if not {"topic", "op", "value"} <= given.keys():
-                raise AnswerInvalid("a message of the stream is no envelope")
+                raise AnswerInvalid("a message of the stream is not an envelope")
             id_ = _id_of(given)
             # A delta of a record that could not be read finds none: the subscription begins again.
             self._unreadable.discard(id_)
@@ -377,7 +377,7 @@ def _row_of(text: bytes | msgspec.Raw) -> Mapping[str, Any] | Unreadable:
     if not reasons:
         return given
     if not isinstance(given.get("topic"), str) or "op" not in given:
-        raise AnswerInvalid("a message of the stream is no envelope")
+        raise AnswerInvalid("a message of the stream is not an envelope")
     # Of a key that cannot be read its own text: no record is held under it.
     key_text = bytes(fields["key"]).decode() if "key" in reasons else _key_text(given.get("key"))
     named = "the record" if key_text == "null" else f"record {key_text}"
@@ -390,7 +390,7 @@ def _as(kind: type[_Known], text: bytes | msgspec.Raw) -> _Known:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError:
-        raise AnswerInvalid("a message of the stream is no envelope") from None
+        raise AnswerInvalid("a message of the stream is not an envelope") from None
 
 
 def _id_of(given: Mapping[str, Any]) -> RecordId:
@@ -406,4 +406,4 @@ def _decoded(event: Event) -> dict[str, Any]:
     try:
         return msgspec.json.decode(event.text, type=dict[str, Any])
     except msgspec.DecodeError:
-        raise AnswerInvalid(f"the event {event.name} is no JSON object") from None
+        raise AnswerInvalid(f"the event {event.name} is not a JSON object") from None

@@ -75,7 +75,7 @@ class JournalPage:
         try:
             return JournalPage(msgspec.json.decode(newest, type=_Placed).bookmark)
         except msgspec.DecodeError:
-            raise AnswerInvalid("a message of the journal is no envelope") from None
+            raise AnswerInvalid("a message of the journal is not an envelope") from None
 
 
 class _Placed(msgspec.Struct):

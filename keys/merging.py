@@ -128,14 +128,14 @@ def _check_value(value: Any) -> None:
         case dict():
             for name, member in value.items():
                 if type(name) is not str:
-                    raise TypeError(f"the name {name!r} is no text")
+                    raise TypeError(f"the name {name!r} is not a string")
                 _check_value(member)
         case list() | tuple():
             for item in value:
                 _check_value(item)
         case float() | Decimal():
             if not isfinite(value):
-                raise ValueError(f"{value} is no number of JSON")
+                raise ValueError(f"{value} is not a JSON number")
         case _:
             if value is not None and type(value) not in _PLAIN_TYPES:
-                raise TypeError(f"{type(value).__name__} is no type of JSON")
+                raise TypeError(f"{type(value).__name__} is not a JSON type")

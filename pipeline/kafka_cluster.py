@@ -54,7 +54,7 @@ class KafkaCluster:
         for name, _ in options:
             if name in {"bootstrap.servers", *QUIET, *own}:
                 raise DefinitionInvalid(
-                    f"{table.where('options')}: {name} is no option of {command}"
+                    f"{table.where('options')}: {name} is not an option of {command}"
                 )
         return cls(
             brokers=table.checked("brokers", BROKERS.fullmatch, "brokers such as 127.0.0.1:9092"),

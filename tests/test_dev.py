@@ -156,7 +156,7 @@ def test_a_second_start_only_becomes_the_command(set_up: Path) -> None:
 def test_a_changed_lock_or_project_is_set_up_again(set_up: Path, changed: str) -> None:
     with (set_up / changed).open("a") as file:
         file.write("\n# changed\n")
-    assert "is no virtual environment" in run_dev(set_up, "demo", "--no-spark")[2]
+    assert "is not a virtual environment" in run_dev(set_up, "demo", "--no-spark")[2]
 
 
 @pytest.mark.parametrize(

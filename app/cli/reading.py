@@ -315,7 +315,9 @@ def _check_order(text: str) -> None:
         if text.strip():
             Order.parse(text)
     except PathInvalid as error:
-        raise UsageInvalid(f"{text!r} is no order: {error.detail}, at {error.position}") from None
+        raise UsageInvalid(
+            f"{text!r} is not an order: {error.detail}, at {error.position}"
+        ) from None
 
 
 def _require_connected(subscription: Subscription) -> None:

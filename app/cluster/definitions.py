@@ -218,7 +218,7 @@ class Definitions:
         self._connection.foreign.pop(self._keys[0], None)
         for name, epoch in epochs.items():
             if _IS_NAME.fullmatch(name) is None or _IS_EPOCH.fullmatch(epoch) is None:
-                finding = f"the field {name[:NAME_SHOWN_MAX]!a} is no topic's epoch"
+                finding = f"the field {name[:NAME_SHOWN_MAX]!a} is not the epoch of a topic"
                 self._connection.report_foreign(self._keys[0], finding)
                 continue
             text = documents.get(name, b"")

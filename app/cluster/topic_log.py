@@ -240,13 +240,13 @@ def parse_entry(fields: dict[bytes, bytes]) -> LogEntry:
     """Parse a stream entry.
 
     Raises:
-        ForeignEntry: the entry is no publication.
+        ForeignEntry: the entry is not a publication.
     """
     try:
         epoch, first = fields[b"e"].decode(), int(fields[b"f"])
         frames = to_frames(unpack(fields[b"i"]), first, int(fields[b"t"]))
     except (KeyError, ValueError, msgspec.MsgspecError) as error:
-        raise ForeignEntry(f"the entry is no publication ({type(error).__name__})") from None
+        raise ForeignEntry(f"the entry is not a publication ({type(error).__name__})") from None
     return LogEntry(epoch, first, frames)
 
 

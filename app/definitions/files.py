@@ -167,7 +167,7 @@ def _declared(file: str, name: str, fields: object, mergers: Mergers) -> Declare
     if name.startswith(OWN_PREFIX):
         raise _invalid(file, f"topic {name}: topics whose name starts with tidegate. are read-only")
     if not isinstance(fields, dict):
-        raise _invalid(file, f"topic {name}: it is no table")
+        raise _invalid(file, f"topic {name}: it is not a table")
     for field in sorted(fields.keys() - set(FIELDS)):
         raise _invalid(
             file, f"topic {name}, field {_shown(field)}: {_unknown(field, fields[field])}"

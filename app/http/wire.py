@@ -220,7 +220,7 @@ def _absolute_target_problem(target: bytes, fields: Fields) -> Refused | None:
     scheme, _, rest = target.partition(b"://")
     host = next(value for name, value in fields if name == b"host")
     if scheme.lower() not in {b"http", b"https"}:
-        return Refused("message-invalid", "The request's target is no path.")
+        return Refused("message-invalid", "The request's target is not a path.")
     if rest.partition(b"/")[0].lower() != host.lower():
         return HttpRefused("host-not-allowed", "The target names another host.", status=400)
     return None

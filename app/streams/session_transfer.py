@@ -154,7 +154,7 @@ def deserialize(
         subject = None if grants is None else Subject(transfer.owner, 0, grants)
         cursor = Cursor.unpacked(transfer.id, transfer.cursor)
     except (msgspec.MsgspecError, EngineError, KeysError, LookupError, GrantInvalid) as error:
-        raise ValueError("this is no session that was packed here") from error
+        raise ValueError("the bytes are not a session that a gateway packed") from error
     if transfer.form != FORM:
         raise ValueError("the session was packed by another version")
     session = Session(

@@ -114,7 +114,7 @@ class Parser:
             # Values are compared as UTF-8, and a lone surrogate has none.
             text.encode()
         except UnicodeEncodeError as error:
-            raise FilterInvalid("a lone surrogate is no text", position + error.start) from None
+            raise FilterInvalid("a lone surrogate is not text", position + error.start) from None
         self._text = text
         self._position = position
         self._aggregates = aggregates

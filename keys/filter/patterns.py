@@ -57,7 +57,7 @@ class Pattern(Protocol):
 class Scope(StrEnum):
     """A way to join the texts of an array so that one search answers for all of them."""
 
-    ANYWHERE = "by a byte that is no character"
+    ANYWHERE = "by a byte that is not a character"
     LINE = "as lines"
     ALONE = "not at all"
 
@@ -96,7 +96,7 @@ def compiled(pattern: str, position: int | None = None) -> Pattern:
     try:
         return _compiled(pattern)
     except re2.error as error:
-        raise FilterInvalid("this is no regular expression that RE2 takes", position) from error
+        raise FilterInvalid("this is not a regular expression of RE2", position) from error
 
 
 def finder(pattern: str) -> Callable[[bytes], bool]:

@@ -70,7 +70,7 @@ def place_at(path: Path, part: Part, time_ms: int) -> int:
     """Return the last position of a part at a time, by the clock that never runs back.
 
     Raises:
-        ArchiveUnusable: it is no whole Parquet file.
+        ArchiveUnusable: it is not a complete Parquet file.
     """
     clock, place = RecordedClock(part.stamp_ms), part.first - 1
     # Two narrow columns of one file: values stay unread until Spark reads them.

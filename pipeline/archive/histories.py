@@ -49,7 +49,7 @@ def open_history(path: Path, topic: str, source: str | None, time: TimeField | N
     if folders:
         return _of_archive(_chosen(path, folders, topic, source))
     if source is not None:
-        raise UsageInvalid(f"--source-topic: {path} is no archive")
+        raise UsageInvalid(f"--source-topic: {path} is not an archive")
     check_history(path)
     has_columns, files = is_parquet(path), _files(path)
     has_times = time is not None or (has_columns and _has_times(files[0]))

@@ -122,7 +122,7 @@ def publish(
         Stopped: a pause of `retry` has ended it before it began.
     """
     if not TOPIC.fullmatch(arguments.topic) or arguments.topic.startswith("tidegate."):
-        raise UsageInvalid(f"--topic: {arguments.topic[:100]!r} is no topic to publish to")
+        raise UsageInvalid(f"--topic: {arguments.topic[:100]!r} is not a topic to publish to")
     key = _key(arguments.keys)
     rate, gap_s = _rate(arguments.rate), _gap_s(arguments.max_gap)
     window = Window(

@@ -169,12 +169,12 @@ def edge_of(path: Path, part: Part) -> Edge:
     """Return where a file ends, by its footer.
 
     Raises:
-        ArchiveUnusable: it is no whole Parquet file.
+        ArchiveUnusable: it is not a complete Parquet file.
     """
     try:
         footer = pq.read_metadata(path)
     except (OSError, pa.ArrowException) as error:
-        raise ArchiveUnusable(f"{path}: is no whole Parquet file: {error}") from None
+        raise ArchiveUnusable(f"{path}: is not a complete Parquet file: {error}") from None
     column = ROWS.get_field_index("timestamp_ms")
     groups = (footer.row_group(at).column(column) for at in range(footer.num_row_groups))
     latest = (group.statistics.max for group in groups if group.statistics is not None)

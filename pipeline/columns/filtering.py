@@ -204,7 +204,7 @@ def _numbers(found: FieldColumn) -> tuple[Column, Column]:
     found = found.without_nulls
     values = numbers(found)
     if values is None:
-        raise InexactError("a value that is no number")
+        raise InexactError("a value that is not a number")
     if (np.abs(values) > EXACT_MAX).any():
         raise InexactError("an integer that a double may not hold")
     return values, found.is_there

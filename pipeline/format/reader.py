@@ -145,7 +145,7 @@ class JournalEdge:
         live_epoch, live_position = _epoch_and_position(end)
         if epoch != live_epoch:
             raise SourceLost(
-                f"from = {start[:140]!r} is no bookmark of topic {topic}, "
+                f"from = {start[:140]!r} is not a bookmark of topic {topic}, "
                 f"whose epoch is {live_epoch or NO_EPOCH}: from = 'epoch' reads all that it has"
             )
         if position > live_position:

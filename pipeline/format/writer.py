@@ -76,7 +76,7 @@ def _message(value: bytes) -> bytes:
         check_json(value)
     except KeysError as error:
         raise StreamFailed(
-            f"a value is no JSON text ({error.detail}): write to_json(struct(...)) AS value"
+            f"a value is not JSON ({error.detail}): write to_json(struct(...)) AS value"
         ) from None
     return one_line(value)
 

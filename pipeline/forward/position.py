@@ -86,5 +86,5 @@ class PositionFile:
             raise CheckpointMismatch(f"{self._path}: {error.strerror or error}") from None
         except msgspec.DecodeError:
             raise CheckpointMismatch(
-                f"{self._path} is no position: remove it to begin with a snapshot"
+                f"{self._path} is not a position: remove it to begin with a snapshot"
             ) from None

@@ -189,7 +189,7 @@ class PayloadReader:
                 text = msgspec.json.decode(event["data_base64"], type=str)
                 content = base64.b64decode(text, validate=True)
             except (msgspec.DecodeError, binascii.Error):
-                raise RecordInvalid("data_base64 is no base64") from None
+                raise RecordInvalid("data_base64 is not base64") from None
             check_json(content)
         elif "data" in event:
             content = bytes(event["data"])

@@ -144,7 +144,7 @@ class DescriptorDecoder:
             self._class = GetMessageClass(pool.FindMessageTypeByName(message))
         except (DecodeError, RecordInvalid) as error:
             raise ValueError(
-                f"{path.name} is no descriptor set of protoc --include_imports "
+                f"{path.name} is not a descriptor set of protoc --include_imports "
                 f"--descriptor_set_out={path.stem}.desc: {error}"
             ) from None
         except KeyError:

@@ -109,7 +109,7 @@ class MessageConverter:
         except KeyError:
             raise RecordInvalid(f"an Any of the type {address}, which the schema lacks") from None
         except DecodeError as error:
-            raise RecordInvalid(f"an Any that is no {address}: {error}") from None
+            raise RecordInvalid(f"an Any that is not {address}: {error}") from None
         members = inner if isinstance(inner, dict) else {"value": inner}
         return {"@type": address, **members}
 

@@ -112,7 +112,7 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not entries.has(start):
                 stream = self._options["stream"]
                 raise SourceLost(
-                    f"from = {start!r} is no entry of Redis stream {stream}: "
+                    f"from = {start!r} is not an entry of Redis stream {stream}: "
                     "from = 'epoch' reads all that it has"
                 )
         return {"id": start, "entries": 0}

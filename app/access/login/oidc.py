@@ -298,7 +298,7 @@ class Provider:
         for name in ("authorization_endpoint", "token_endpoint"):
             endpoint = document.get(name)
             if not isinstance(endpoint, str) or not is_safe(endpoint):
-                raise Unreachable(f"its {name} is no https address")
+                raise Unreachable(f"its {name} is not an https address")
         return document
 
 

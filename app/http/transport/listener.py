@@ -176,7 +176,9 @@ def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[object, 
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise CannotListen(f"Cannot listen on {host}: it is no address of this machine.") from None
+        raise CannotListen(
+            f"Cannot listen on {host}: it is not an address of this machine."
+        ) from None
     # A name with both families, such as localhost, gets the one every client tries.
     family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     return family, address

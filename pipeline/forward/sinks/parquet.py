@@ -195,7 +195,7 @@ class ParquetTarget:
         try:
             members = _MEMBERS.decode(text)
         except msgspec.DecodeError:
-            raise ValueError("its value is no object") from None
+            raise ValueError("its value is not an object") from None
         for column in self._columns:
             if column.name in members:
                 record[column.name] = column.read(bytes(members.pop(column.name)))

@@ -289,7 +289,7 @@ def test_a_server_that_is_no_gateway_is_3_in_one_line() -> None:
         ended = call("sow", "t", "--gateway", other.address)
     assert (ended.code, ended.out) == (3, "")
     assert ended.err.startswith("tidegate: ")
-    assert ended.err.endswith("it is no Tidegate gateway\n")
+    assert ended.err.endswith("it is not a Tidegate gateway\n")
     assert ended.err.count("\n") == 1
 
 

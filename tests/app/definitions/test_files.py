@@ -68,7 +68,7 @@ def test_an_empty_folder_has_no_topics(tmp_path: Path) -> None:
         ("\x00", "a.toml: not valid TOML: "),
         ("[topic.px]", "a.toml: 'topic' is no [topics.NAME] table"),
         ("topics = 1", "a.toml: topics is a table of topics"),
-        ("[topics]\npx = 1", "a.toml: topic px: it is no table"),
+        ("[topics]\npx = 1", "a.toml: topic px: it is not a table"),
         ('[topics."-px"]', "a.toml: topic '-px': a name is 1 to 255 of A-Z a-z 0-9 . _ -"),
         ('[topics."tidegate.px"]', "a.toml: topic tidegate.px: topics whose name starts with"),
         (

@@ -156,5 +156,5 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(HistoryUnreadable, match="cannot be read as Parquet"):
         opened(tmp_path / "a.parquet")
     (tmp_path / "b.ndjson").write_bytes(b"{}")
-    with pytest.raises(UsageInvalid, match="is no archive"):
+    with pytest.raises(UsageInvalid, match="is not an archive"):
         opened(tmp_path / "b.ndjson", "ticks")

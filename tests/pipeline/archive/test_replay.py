@@ -332,7 +332,7 @@ def test_an_outage_is_reported_at_once(
         ({"rate": "fast"}, 2, "--rate is such as 10x, 1000 (a second) or 500KB, not 'fast'"),
         ({"max_gap": "2"}, 2, "--max-gap: expected 1ms to 1d"),
         ({"from_time": "dawn"}, 2, "--from: expected 2026-11-21T21:37:10Z or ms, not 'dawn'"),
-        ({"topic": "tidegate.x"}, 2, "is no topic to publish to"),
+        ({"topic": "tidegate.x"}, 2, "is not a topic to publish to"),
         ({"time_field": "ts"}, 2, "--time-field ts: "),
         ({"time_field": "/ts", "time_unit": "h"}, 2, "--time-unit: expected auto, ms or s"),
         ({"time_unit": "h"}, 2, "--time-unit: expected auto, ms or s"),

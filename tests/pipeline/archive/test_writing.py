@@ -105,7 +105,7 @@ def test_a_file_that_is_not_whole_is_one_sentence(tmp_path: Path) -> None:
     [file] = written(folder, [row(1)], Edge("e1", None, 0))
     path = folder.unfinished / file.name
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(ArchiveUnusable, match="is no whole Parquet file"):
+    with pytest.raises(ArchiveUnusable, match="is not a complete Parquet file"):
         edge_of(path, file.part)
 
 

@@ -196,7 +196,7 @@ def test_a_start_or_topic_that_is_not_there_is_refused(journals: Journals) -> No
     journals.topic("t", LINES)
     with pytest.raises(DefinitionInvalid, match="epoch, now, records or a bookmark"):
         reader(journals, **{"from": "then"}).initialOffset()
-    no_such = "from = 'e0-7' is no bookmark of topic t, whose epoch is e1"
+    no_such = "from = 'e0-7' is not a bookmark of topic t, whose epoch is e1"
     with pytest.raises(SourceLost, match=no_such):
         reader(journals, **{"from": "e0-7"}).initialOffset()
     with pytest.raises(SourceLost, match="'e1-11' is ahead of topic t, which ends at 10"):

@@ -107,6 +107,6 @@ def test_rows_that_cannot_be_written_are_an_error_in_words(
     with pytest.raises(Exception, match="not column id"):
         to.option("topic", "u").mode("append").save()
     values = spark.createDataFrame([("{",)], "value string").write.format("tidegate")
-    with pytest.raises(Exception, match="a value is no JSON text"):
+    with pytest.raises(Exception, match="a value is not JSON"):
         values.option("gateway", journals.address).option("topic", "u").mode("append").save()
     assert journals.topics["u"].values == []

@@ -73,7 +73,7 @@ def test_a_short_definition_has_defaults(tmp_path: Path) -> None:
         ),
         (
             KAFKA.replace('"k"}', '"k", options = {"transactional.id" = "geheim"}}'),
-            "sink.options: transactional.id is no option of a forward",
+            "sink.options: transactional.id is not an option of a forward",
         ),
         (FILE + 'options = "conflation=1s"', "forward.a.options: belongs in source = {topic ="),
         ("[ingest.a]", "ingest: runs with tidegate ingest"),
@@ -99,7 +99,7 @@ def test_a_position_belongs_to_its_rows_and_their_target_and_to_one_process(tmp_
         again.close()
     path.write_text("{")
     with closing(PositionFile(path)) as broken:
-        with pytest.raises(CheckpointMismatch, match="is no position: remove it to begin"):
+        with pytest.raises(CheckpointMismatch, match="is not a position: remove it to begin"):
             broken.resume("a")
         path.unlink()
         assert broken.resume("a") == ""

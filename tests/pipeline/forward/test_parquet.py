@@ -255,9 +255,9 @@ def test_columns_of_the_definition_go_before_those_of_the_schema(tmp_path: Path)
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (b'{"price":1.23456}', "its price is no decimal128(18, 4)"),
-        (b'{"price":123456789012345}', "its price is no decimal128(18, 4)"),
-        (b'{"price":"NaN"}', "its price is no decimal128(18, 4)"),
+        (b'{"price":1.23456}', "its price is not of type decimal128(18, 4)"),
+        (b'{"price":123456789012345}', "its price is not of type decimal128(18, 4)"),
+        (b'{"price":"NaN"}', "its price is not of type decimal128(18, 4)"),
         (b'{"n":9223372036854775808}', "its n is no int64"),
         (b'{"n":1.5}', "its n is no int64"),
         (b'{"n":"1"}', "its n is no int64"),
@@ -271,7 +271,7 @@ def test_columns_of_the_definition_go_before_those_of_the_schema(tmp_path: Path)
         (b'{"d":"2026-02-30"}', "its d is no date32[day]"),
         (b'{"k":1}', "its k is no string"),
         (b'{"b":0}', "its b is no bool"),
-        (b"[1]", "its value is no object"),
+        (b"[1]", "its value is not an object"),
     ],
 )
 def test_a_row_that_does_not_fit_is_refused(tmp_path: Path, value: bytes, reason: str) -> None:

@@ -178,7 +178,7 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
         (
             SOURCE,
             f"{KAFKA}, options = {{'group.id' = \"secret\"}}",
-            "source.options: group.id is no option of an ingest",
+            "source.options: group.id is not an option of an ingest",
         ),
         (SOURCE, RABBIT.replace("amqp:", "http:"), "source.address: expected an address such as"),
         (SOURCE, RABBIT.replace("@h/", "@h:x/"), "source.address: expected an address such as"),

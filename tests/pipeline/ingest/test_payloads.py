@@ -76,7 +76,7 @@ def test_json_is_published_as_it_is(payload: bytes, spec: KeySpec, value: str, w
         (b"[]", "cloudevents", "not a JSON object"),
         (b'{"id":1}', "cloudevents", "no specversion: not a CloudEvent in structured mode"),
         (b'{"specversion":"1.0"}', "cloudevents", "the event has no data"),
-        (b'{"specversion":"1.0","data_base64":"?"}', "cloudevents", "data_base64 is no base64"),
+        (b'{"specversion":"1.0","data_base64":"?"}', "cloudevents", "data_base64 is not base64"),
         (b'{"specversion":"1.0","data_base64":"ew=="}', "cloudevents", "not JSON"),
         (b'{"id":1}', "debezium", "no op of Debezium: c, r, u, d, m or t"),
         (b'{"op":"t"}', "debezium", "op t: a table was truncated, its records stay"),

@@ -231,7 +231,7 @@ def test_a_payload_names_its_type_by_a_path(
         (framed(Reading(a_any={"type_url": "x/Y"})), "an Any of the type x/Y"),
         (
             framed(Reading(a_any={"type_url": "x/plant.Key", "value": b"\xff"})),
-            "an Any that is no x/plant.Key",
+            "an Any that is not x/plant.Key",
         ),
         (framed(Reading(), schema_id=9), "the registry has no /schemas/ids/9"),
         (framed(Reading(), schema_id=2), "its schema is for avro, not for protobuf"),
@@ -367,7 +367,11 @@ sink = {topic = "t"}
     ("old", "new", "complaint"),
     [
         ("plant.desc", "other.desc", "descriptor: {folder}/other.desc: No such file"),
-        ("plant.desc", "sources.toml", "descriptor: sources.toml is no descriptor set of protoc"),
+        (
+            "plant.desc",
+            "sources.toml",
+            "descriptor: sources.toml is not a descriptor set of protoc",
+        ),
         ("plant.Place", "Place", "descriptor: plant.desc has no message type Place"),
         ("plant.Place", "plant Place", "message: expected the full name of a message type"),
         ('message = "plant.Place"\n', "", "message: is missing"),

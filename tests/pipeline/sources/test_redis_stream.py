@@ -102,7 +102,7 @@ def test_a_stream_begins_at_from(source: RedisSource, redis: Redis) -> None:
     assert now == {"id": "1700000000001-0", "entries": 0}
     first = "1700000000000-0"
     assert reader(replace(source, start=first)).initialOffset() == {"id": first, "entries": 0}
-    with pytest.raises(SourceLost, match="from = '7-0' is no entry of Redis stream ticks"):
+    with pytest.raises(SourceLost, match="from = '7-0' is not an entry of Redis stream ticks"):
         reader(replace(source, start="7-0")).initialOffset()
 
 
