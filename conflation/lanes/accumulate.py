@@ -197,9 +197,9 @@ class MergerAccumulator(msgspec.Struct, frozen=True, gc=False):
 class CombinedRow(Row, frozen=True, gc=False, kw_only=True):
     """A row of a lane that combines messages, or keeps some apart (`merge`, `match`).
 
-    It keeps what a later row of its key needs to join it while neither has been sent: `rules`,
-    the newest message as `published`, and the accumulator. The payload alone is not enough: a
-    count of counts is no count.
+    It keeps what a later row of its key needs to join it while neither has been sent: the newest
+    message as `published`, the accumulator, and `rules`, the lane's id, whose options say how rows
+    combine. The payload is not enough: a count of counts is not a count of messages.
     """
 
     rules: LaneId

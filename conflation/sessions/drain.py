@@ -1,4 +1,4 @@
-"""A drain: the queue of a subscription that has ended."""
+"""A drain: the queue of an ended subscription, which is still sent."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from tidegate.keys.text.duration import Instant
 
 @dataclass(slots=True, eq=False)
 class Drain:
-    """The queue of a subscription that has ended: it is sent before its end.
+    """The queue of an ended subscription, which is sent before the event of its end.
 
-    It counts in its topic's sums as it goes, because its subscriber is not there to be counted.
+    `rules` is the id of its lane. Rows are counted in the topic's `sums` as they are sent, because
+    the subscriber no longer exists to count them.
     """
 
     name: str

@@ -293,7 +293,7 @@ class Topic:
         return feed, feed.lane(lane_id)
 
     def records(self, feed_id: FeedId) -> list[Frame]:
-        """Return the rows of a board, whether it has lanes or not, in the order of `Feed.live`."""
+        """Return the rows of a board, with or without lanes, in the order of `Feed.frames`."""
         if self.sow is None:
             return []
         # A feed for this one question if there is none; without lanes it is forgotten again.

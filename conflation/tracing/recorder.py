@@ -183,7 +183,7 @@ RECORDERS_MAX = 10
 
 
 class TraceRecorder:
-    """Keeps references to calls, within bounds, until they are drained.
+    """Keeps references to calls, within bounds, until `take_calls` returns them.
 
     The tense of a method says when it is called: `published`, `advanced`, `took` and `moved` after
     the change (of a publish before the queue limits are applied), `changes` and `conflates` before
@@ -200,7 +200,7 @@ class TraceRecorder:
         messages_max: int = MESSAGES_MAX,
         bytes_max: int = BYTES_MAX,
     ) -> None:
-        """`wake` is called whenever there is something to drain."""
+        """`wake` is called whenever there are calls to take."""
         self.subscriber = subscriber
         self.is_over = False
         self._wake = wake
@@ -212,8 +212,8 @@ class TraceRecorder:
         self._now = now
         self.moved(now)
 
-    def drain(self) -> list[Call]:
-        """Return the calls recorded since the last drain."""
+    def take_calls(self) -> list[Call]:
+        """Return the calls recorded since the last call of this method."""
         calls = list(self._calls)
         self._forget()
         return calls

@@ -72,7 +72,7 @@ def test_a_trace_of_a_session_with_a_small_queue_replays(
     if is_there(driver, name):
         driver.take()
     assert driver.running is not None
-    calls = driver.running.drain()
+    calls = driver.running.take_calls()
     trace = Trace()
     for call in calls:
         list(trace.decisions(call))

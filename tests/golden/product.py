@@ -312,7 +312,7 @@ class Product:
 
     def read_traces(self) -> Lines:
         for number, (recorder, trace) in enumerate(self._traces):
-            for call in recorder.drain():
+            for call in recorder.take_calls():
                 if trace.ended is None:
                     for decision in trace.decisions(call):
                         yield f"trace {number} {decision_text(decision)}"

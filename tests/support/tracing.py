@@ -46,7 +46,7 @@ class TracedDriver(ManualDriver):
 
     def lines(self) -> list[str]:
         assert self.running is not None
-        calls = self.running.drain()
+        calls = self.running.take_calls()
         self.calls += calls
         return [line(decision) for call in calls for decision in self._trace.decisions(fresh(call))]
 

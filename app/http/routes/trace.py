@@ -221,7 +221,7 @@ class TraceStream(EventSourceResponse):
             if self._ending is not None and (reason := self._ending()) is not None:
                 yield event("end", {"at_ms": self._text.at_ms(self._now()), "reason": reason})
                 return
-            for call in self._recorder.drain():
+            for call in self._recorder.take_calls():
                 for piece in self._text.events(trace, call):
                     yield piece
                     await asyncio.sleep(0)  # others have their turn between two pieces

@@ -146,7 +146,7 @@ class LanguageMachine(RuleBasedStateMachine):
     @rule()
     def read_traces(self) -> None:
         for session, recorder in self.recorders.items():
-            self.traces.setdefault(session, []).extend(recorder.drain())
+            self.traces.setdefault(session, []).extend(recorder.take_calls())
 
     def teardown(self) -> None:
         if sys.exception() is None:

@@ -36,7 +36,7 @@ def subscribed(
 
 
 def kinds(recorder: TraceRecorder) -> list[str]:
-    return [type(call).__name__ for call in recorder.drain()]
+    return [type(call).__name__ for call in recorder.take_calls()]
 
 
 @rule("trace-1")
@@ -59,7 +59,7 @@ def test_frames_are_shared_and_not_copied() -> None:
     driver, subscriber = subscribed()
     recorder = begin_recording(driver.engine.watchers, subscriber, driver.now, lambda: None)
     driver.publish("a1")
-    _, published = recorder.drain()
+    _, published = recorder.take_calls()
     assert isinstance(published, Published)
     assert published.frames[0] is driver.engine.topic("px").journal.last
 
@@ -96,7 +96,7 @@ def test_what_is_kept_is_bounded_in_bytes_as_in_messages() -> None:
         recorder.published(topic, topic.journal.after(1), 2)
         recorder.published(topic, topic.journal.after(1), 3)
         assert recorder.is_over
-        assert recorder.drain() == [Ended(2, OVERRUN)]
+        assert recorder.take_calls() == [Ended(2, OVERRUN)]
 
 
 @rule("trace-5")
@@ -107,7 +107,7 @@ def test_what_was_read_does_not_count() -> None:
     driver.publish("a1")
     for _ in range(5):
         recorder.published(topic, topic.journal.after(0), 1)
-        recorder.drain()
+        recorder.take_calls()
     assert not recorder.is_over
 
 
@@ -118,7 +118,7 @@ def test_times_are_those_of_the_calls() -> None:
     driver.publish("a1")
     driver.wait("100ms")
     driver.take()
-    begun, *rest = recorder.drain()
+    begun, *rest = recorder.take_calls()
     assert isinstance(begun, Copied)
     assert [type(call) for call in rest] == [Published, Advanced, Taken]
     assert [call.now // 1_000_000 for call in rest] == [5, 105, 105]

@@ -114,7 +114,7 @@ def test_a_trace_that_is_not_read_ends() -> None:
     driver.publish("a1 a2 a3")
     recorder.published(topic, topic.journal.after(0), 7)
     recorder.published(topic, topic.journal.after(0), 8)
-    (last,) = recorder.drain()
+    (last,) = recorder.take_calls()
     trace = Trace()
     assert list(trace.decisions(last)) == []
     assert (last.now, trace.ended) == (7, OVERRUN)

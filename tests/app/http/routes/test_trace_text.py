@@ -31,7 +31,7 @@ class Reader:
         self._trace, self._parser = Trace(), Parser()
 
     def reads(self) -> Told:
-        calls = self._recorder.drain()
+        calls = self._recorder.take_calls()
         flow = b"".join(piece for call in calls for piece in self._text.events(self._trace, call))
         return [(event.name, json.loads(event.text)) for event in self._parser.feed(flow)]
 
@@ -188,7 +188,7 @@ def test_many_decisions_come_in_pieces() -> None:
     driver.publish(" ".join(["a1"] * PIECE))
     assert driver.running is not None
     text, trace = TraceText(Kind.JSON, 0), Trace()
-    pieces = [list(text.events(trace, call)) for call in driver.running.drain()]
+    pieces = [list(text.events(trace, call)) for call in driver.running.take_calls()]
     assert [len(each) for each in pieces] == [1, 2]
     assert [piece.count(b"event: ") for piece in pieces[1]] == [PIECE + 1, PIECE]
 
