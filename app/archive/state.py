@@ -1,4 +1,4 @@
-"""The state of the world read from an archive, newest message first. It blocks: use a thread."""
+"""Reads the state of the world from an archive, newest messages first. It blocks: use a thread."""
 
 from __future__ import annotations
 
@@ -17,10 +17,18 @@ VALUE_COLUMNS = ["timestamp_ms", "value", "reason"]
 
 
 class StateReader:
-    """Reads the newest message of each key at a position of an epoch, one row group at a time.
+    """Reads the newest message of each key up to a position, one row group at a time.
 
-    `wanted`: the keys to find, as frames have them; None for all. `found` holds a tombstone for a
-    removed key. `is_whole`: older messages can change nothing.
+    Args:
+        parts: the files of the archive.
+        epoch: only its files are read.
+        position: later messages are ignored.
+        kind: the topic's type.
+        wanted: the keys to find, as frames have them; None for all.
+
+    Attributes:
+        found: the newest frame of each key so far; a tombstone for a removed key.
+        is_whole: True once older messages cannot change `found`.
     """
 
     def __init__(
@@ -88,7 +96,9 @@ class StateReader:
 
 
 def last_position_at(path: Path, part: Part, time_ms: int) -> int:
-    """Return the last position of a part at a time, by a clock that never runs backwards.
+    """Return the last position of a part that was published at or before a time.
+
+    A message counts as published no earlier than those before it, as clocks may be set back.
 
     Raises:
         FileNotFoundError, ArchiveDamaged: as `StateReader.step`.
@@ -99,8 +109,6 @@ def last_position_at(path: Path, part: Part, time_ms: int) -> int:
         for batch in file.iter_batches(columns=names):
             columns = (batch.column(name).to_pylist() for name in names)
             for position, published_ms in zip(*columns, strict=True):
-                # A gateway's clock may be set back between two messages; their order is that of the
-                # positions.
                 clock_ms = max(clock_ms, published_ms)
                 if clock_ms > time_ms:
                     return last

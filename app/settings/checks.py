@@ -1,4 +1,4 @@
-"""What several settings have to say together."""
+"""Checks of settings that depend on one another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Disagreement(NamedTuple):
-    """The names of settings that do not fit together, and a readable sentence that says why."""
+    """The names of settings that contradict one another, and a sentence that says why."""
 
     names: tuple[str, ...]
     reason: str
@@ -25,7 +25,7 @@ def is_loopback(host: str) -> bool:
 def check_authentication(
     host: str, *, insecure: bool, auth_keys: str | None, auth_policy: str | None
 ) -> Iterator[Disagreement]:
-    """Yield how strangers could come in unasked, and a policy that has nobody to grant to."""
+    """Yield a listener that anyone can use without a token, and a policy without tokens."""
     if auth_keys is None and not insecure and not is_loopback(host):
         yield Disagreement(
             ("host", "auth_keys", "insecure"),
@@ -42,33 +42,33 @@ def check_authentication(
 def check_login(
     client_id: str | None, *, secret_file: str | None, keys: str | None, issuer: str, scope: str
 ) -> Iterator[Disagreement]:
-    """Yield what browsers miss to log in at the identity provider, if they are to."""
+    """Yield missing settings of the login of browsers at an identity provider."""
     if client_id is None:
         if secret_file is not None:
             yield Disagreement(
                 ("auth_oidc_secret_file", "auth_oidc_client_id"),
-                "auth_oidc_secret_file is of a client, and needs auth_oidc_client_id",
+                "auth_oidc_secret_file needs auth_oidc_client_id",
             )
         return
     if keys is None or "://" not in issuer:
         yield Disagreement(
             ("auth_oidc_client_id", "auth_keys", "auth_issuer"),
-            "auth_oidc_client_id needs auth_keys, and auth_issuer's address",
+            "auth_oidc_client_id needs auth_keys, and auth_issuer as a URL",
         )
     if "openid" not in scope.split():
         yield Disagreement(
-            ("auth_oidc_client_id", "auth_oidc_scope"), "auth_oidc_scope contains openid"
+            ("auth_oidc_client_id", "auth_oidc_scope"), "auth_oidc_scope must contain openid"
         )
 
 
 def check_certificates(
     cert: str | None, *, cert_key: str | None, client_ca: str | None, policy: str | None
 ) -> Iterator[Disagreement]:
-    """Yield the files of TLS that miss another one."""
+    """Yield TLS settings whose companion is missing."""
     if cert_key is not None and cert is None:
         yield Disagreement(
             ("tls_key", "tls_cert"),
-            "tls_key is the key of a certificate, and needs tls_cert (--tls-cert)",
+            "tls_key needs its certificate, tls_cert (--tls-cert)",
         )
     if client_ca is not None and (cert is None or policy is None):
         yield Disagreement(
