@@ -63,7 +63,7 @@ class KafkaCluster:
         )
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The topic without brokers, as these come and go."""
         return f"kafka topic {self.topic}"
 

@@ -54,7 +54,7 @@ class MqttBroker:
         )
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The address without user and password."""
         return urlsplit(self.address).netloc.rpartition("@")[2]
 

@@ -43,7 +43,7 @@ class RedisServer:
         Raises:
             DefinitionInvalid: not such an address.
         """
-        self.place = _place(address)
+        self.label = _label(address)
         self._retry = retry
         self._redis = _client(address)
 
@@ -80,10 +80,10 @@ class RedisServer:
                     step.execute_command(*words)
                 return list(step.execute())
         except (ResponseError, AuthenticationError) as error:
-            raise GatewayRefused(f"{self.place} refused: {error}") from error
+            raise GatewayRefused(f"{self.label} refused: {error}") from error
         except (RedisError, OSError) as error:
             said = str(error) or type(error).__name__
-            raise GatewayUnreachable(f"cannot reach {self.place}: {said}") from error
+            raise GatewayUnreachable(f"cannot reach {self.label}: {said}") from error
 
 
 def _may_be_over_soon(error: Exception) -> bool:
@@ -113,7 +113,7 @@ def _client(address: str) -> Redis:
     return Redis(connection_pool=ConnectionPool(**given))
 
 
-def _place(address: str) -> str:
+def _label(address: str) -> str:
     """Return the address without user and password."""
     parts = urlsplit(address)
     where = parts.path if parts.scheme == "unix" else parts.netloc.rpartition("@")[2]

@@ -44,7 +44,7 @@ class RedisSource:
     topic: ClassVar[None] = None
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The name in a checkpoint, without the password."""
         parts = urlsplit(self.address)
         return f"redis {parts.netloc.rpartition('@')[2]}{parts.path} stream {self.stream}"
@@ -95,7 +95,7 @@ class KafkaSource:
     topic: ClassVar[None] = None
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The name in a checkpoint, without brokers: these come and go."""
         return f"kafka topic {self.kafka_topic}"
 
@@ -126,7 +126,7 @@ class RateSource:
     topic: ClassVar[None] = None
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The name of the source in a checkpoint."""
         return f"rate {self.rows_per_second}/s of {self.keys} keys, seed {self.seed}"
 
@@ -224,7 +224,7 @@ class FilesSource:
     arrow: tuple[tuple[str, str], ...] | None = None
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The name of the source in a checkpoint."""
         kind = "" if self.format is FileFormat.NDJSON else f"{self.format} "
         return f"{kind}files {self.pattern}"
@@ -331,7 +331,7 @@ class TopicSource:
     prefix: str = REDIS_PREFIX
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The name of the source in a checkpoint."""
         # Without the address: gateway and Redis give the same bookmarks, which name the epoch.
         return f"topic {self.topic}"

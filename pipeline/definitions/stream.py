@@ -29,7 +29,7 @@ class TopicSink:
     declared: bool = False
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The name of the sink in a checkpoint; no two streams of a file share it."""
         return f"topic {self.topic}"
 
@@ -42,7 +42,7 @@ class ParquetSink:
     topic: ClassVar[None] = None
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The name of the sink in a checkpoint; no two streams of a file share it."""
         return f"parquet {self.folder}"
 
@@ -183,7 +183,7 @@ def _folder(table: TomlTable, field: str, folder: Path, default: str) -> Path:
 
 _PLACES: dict[str, Callable[[StreamDefinition], str]] = {
     "checkpoint": lambda stream: str(stream.checkpoint),
-    "sink": lambda stream: stream.sink.place,
+    "sink": lambda stream: stream.sink.label,
     "dead_letters": lambda stream: str(stream.dead_letters),
 }
 

@@ -42,7 +42,7 @@ class JoinDefinition:
     def __str__(self) -> str:
         pairs = ",".join(f"{left}={right}" for left, right in self.on)
         key = self.record_key or "own"
-        return f"{self.source.place} key {key} on {pairs} as {self.place} filter {self.filter}"
+        return f"{self.source.label} key {key} on {pairs} as {self.place} filter {self.filter}"
 
 
 @dataclass(frozen=True, slots=True)

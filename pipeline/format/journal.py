@@ -85,7 +85,7 @@ class BusJournal:
         epoch, head, first, former = (word.decode() for word in answer)
         if not epoch:
             raise GatewayRefused(
-                f"{self._redis.place} has no topic {self._topic} (topic-unknown): create it at a "
+                f"{self._redis.label} has no topic {self._topic} (topic-unknown): create it at a "
                 "gateway, and look at the option prefix, before a stream reads it"
             )
         oldest = join_bookmark(epoch, int(first)) if first else None

@@ -54,7 +54,7 @@ class ForwardDefinition:
     @property
     def identity(self) -> str:
         """A hash of what a position belongs to: the rows, and where they go."""
-        parts = "\0".join((self.topic, self.filter or "", self.sink.place))
+        parts = "\0".join((self.topic, self.filter or "", self.sink.label))
         return hashlib.blake2b(parts.encode(), digest_size=8).hexdigest()
 
 

@@ -121,7 +121,7 @@ class Forward(ThreadStream):
             letter = msgspec.json.encode(
                 {
                     "forward": definition.name,
-                    "target": definition.sink.place,
+                    "target": definition.sink.label,
                     "reason": each.reason,
                     "row": each.row.text[:DEAD_ROW_BYTES_MAX].decode(errors="replace"),
                     "bytes": len(each.row.text),

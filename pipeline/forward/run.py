@@ -31,7 +31,7 @@ def run_forwards(
     """
     dead_letters = {each.name: each.dead_letters for each in definitions}
     forwards = {
-        f"{each.name}: topic {each.topic} to {each.sink.place}": Forward(each, report)
+        f"{each.name}: topic {each.topic} to {each.sink.label}": Forward(each, report)
         for each in definitions
     }
     run_threads(forwards, dead_letters, options, stop, report)

@@ -123,10 +123,10 @@ class SinkDefinition(Protocol):
     keeps_position: ClassVar[bool]
 
     @property
-    def place(self) -> str:
-        """The target without passwords, such as `redis 127.0.0.1:6379/0 stream prices`.
+    def label(self) -> str:
+        """The target in logs, without passwords, such as `redis 127.0.0.1:6379/0 stream prices`.
 
-        A position belongs to it: another place begins with a snapshot.
+        It identifies the position: another label begins with a snapshot.
         """
 
     def target(self, name: str, patience: Patience) -> Target:

@@ -109,10 +109,10 @@ class SourceDefinition(Protocol):
     separator: ClassVar[str]
 
     @property
-    def place(self) -> str:
-        """The source without passwords, such as `redis 127.0.0.1:6379/0 stream orders`.
+    def label(self) -> str:
+        """The source in logs, without passwords, such as `redis 127.0.0.1:6379/0 stream orders`.
 
-        The numbers of records belong to it: at another place they begin again.
+        It identifies the numbers of records: with another label they begin again.
         """
 
     def connector(self, name: str) -> Connector:

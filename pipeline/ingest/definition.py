@@ -82,8 +82,8 @@ class IngestDefinition:
 
         The numbers of one source would be taken for repetitions of another's.
         """
-        place = hashlib.blake2b(self.source.place.encode(), digest_size=4).hexdigest()
-        return f"tidegate.ingest.{self.name}.{place}"
+        digest = hashlib.blake2b(self.source.label.encode(), digest_size=4).hexdigest()
+        return f"tidegate.ingest.{self.name}.{digest}"
 
 
 def read_definitions(path: Path, gateway: str | None = None) -> list[IngestDefinition]:

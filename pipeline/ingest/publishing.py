@@ -320,7 +320,7 @@ class TopicPublisher:
         return msgspec.json.encode(
             {
                 "ingest": self._definition.name,
-                "source": self._definition.source.place,
+                "source": self._definition.source.label,
                 "position": record.position,
                 "channel": record.channel,
                 "key": _text(record.broker_key)[0],

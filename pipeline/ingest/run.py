@@ -31,7 +31,7 @@ def run_sources(
     """
     dead_letters = {each.name: each.dead_letters for each in definitions}
     intakes = {
-        f"{each.name}: {each.source.place} to topic {each.topic}": Intake(each, report)
+        f"{each.name}: {each.source.label} to topic {each.topic}": Intake(each, report)
         for each in definitions
     }
     run_threads(intakes, dead_letters, options, stop, report)

@@ -147,7 +147,7 @@ class Checkpoint:
         if known and epoch and known not in epochs:
             raise CheckpointMismatch(
                 f"{self._definition.name}: the checkpoint {self._folder} has written to another "
-                f"epoch of {self._definition.sink.place} ({known}, now {epoch}: made again, "
+                f"epoch of {self._definition.sink.label} ({known}, now {epoch}: made again, "
                 "or at another gateway), which has what was sent so far: remove the checkpoint to "
                 f"send all again, or {path} to go on after it"
             )
@@ -227,9 +227,9 @@ def identity(definition: StreamDefinition) -> dict[str, str]:
     """
     return {
         "name": definition.name,
-        "source": definition.source.place,
+        "source": definition.source.label,
         "key": str(definition.key),
-        "sink": definition.sink.place,
+        "sink": definition.sink.label,
         "view": str(definition.view or ""),
         "conflation": str(definition.conflation),
     }

@@ -206,5 +206,5 @@ def _children(folder: Path) -> list[Path]:
 def _start_line(definition: StreamDefinition) -> str:
     return (
         f"{definition.name}: newest of {definition.key} every {definition.interval_text} "
-        f"to {definition.sink.place}"
+        f"to {definition.sink.label}"
     )

@@ -45,7 +45,7 @@ def test_an_unreachable_redis_is_named_without_its_password() -> None:
             pytest.raises(GatewayUnreachable, match=r"cannot reach the Redis at 127\.0\.0\.1"),
         ):
             redis.ask("PING")
-        assert "secret" not in redis.place
+        assert "secret" not in redis.label
 
 
 def test_an_address_is_one() -> None:

@@ -1,4 +1,4 @@
-"""A file with a line for each row, which is renamed when it is large or old enough."""
+"""Appends each row as a line to a file, and rotates the file by size or age."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PIECE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FileSink:
-    """The table `sink` of kind file; without `bytes_max` and `seconds_max` there is one file."""
+    """The table `sink` of kind file; without `bytes_max` and `seconds_max` it is not rotated."""
 
     path: Path
     bytes_max: int | None
@@ -28,8 +28,8 @@ class FileSink:
     keeps_position: ClassVar[bool] = False
 
     @property
-    def place(self) -> str:
-        """The path."""
+    def label(self) -> str:
+        """The sink's name in logs and for its position: `file PATH`."""
         return f"file {self.path}"
 
     def target(self, name: str, patience: Patience) -> FileTarget:
@@ -47,15 +47,15 @@ def read_sink(table: TomlTable, folder: Path) -> FileSink:
 
 
 class FileTarget:
-    """Appends lines (a `Target`); they are on the disk when `write` returns."""
+    """Appends lines (a `Target`); `write` returns once they are on disk."""
 
     def __init__(self, sink: FileSink) -> None:
         self._sink = sink
         self._file: BinaryIO | None = None
-        self._begun_s = 0.0
+        self._first_row_s = 0.0
 
     def open(self) -> None:
-        """Open the file, and cut off a line that a kill has left without its end.
+        """Open the file, and remove an incomplete last line, as a kill may leave one.
 
         Raises:
             SourceUnreachable: the file cannot be written.
@@ -66,19 +66,21 @@ class FileTarget:
             atomic_files.sync(self._sink.path.parent)
         except OSError as error:
             raise unwritable(self._sink.path, error) from error
-        self._begun_s = time.monotonic()
+        self._first_row_s = time.monotonic()
 
     def write(self, rows: Sequence[Row]) -> list[Refusal]:
-        """Append a line for each row; before that rename a file that is full or old.
+        """Append a line for each row, after rotating a file that is too large or too old.
 
         Raises:
             SourceUnreachable: the file cannot be written.
         """
         lines = b"".join(row.text + b"\n" for row in rows)
         try:
-            if self._is_full(len(lines)):
+            if self._must_rotate(len(lines)):
                 self._rotate()
             file = self._opened
+            if not file.seek(0, os.SEEK_END):
+                self._first_row_s = time.monotonic()
             file.write(lines)
             file.flush()
             os.fsync(file.fileno())
@@ -96,16 +98,13 @@ class FileTarget:
         assert self._file is not None, "it was opened"
         return self._file
 
-    def _is_full(self, more: int) -> bool:
+    def _must_rotate(self, more: int) -> bool:
+        """Return whether the file is too old, or too large for so many bytes more."""
         size = self._opened.seek(0, os.SEEK_END)
-        if not size:
-            self._begun_s = time.monotonic()
-            return False
         bytes_max, seconds_max = self._sink.bytes_max, self._sink.seconds_max
         is_large = bytes_max is not None and size + more > bytes_max
-        return is_large or (
-            seconds_max is not None and time.monotonic() - self._begun_s >= seconds_max
-        )
+        is_old = seconds_max is not None and time.monotonic() - self._first_row_s >= seconds_max
+        return size > 0 and (is_large or is_old)
 
     def _rotate(self) -> None:
         path = self._sink.path
@@ -115,7 +114,7 @@ class FileTarget:
 
 
 def _end_of_lines(file: BinaryIO) -> int:
-    """Return the byte after the last line that has its end."""
+    """Return the position after the last complete line."""
     end = file.seek(0, os.SEEK_END)
     while end:
         begin = max(0, end - PIECE_BYTES)

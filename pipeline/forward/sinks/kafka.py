@@ -80,9 +80,9 @@ class KafkaSink:
     keeps_position: ClassVar[bool] = True
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The topic without brokers."""
-        return self.cluster.place
+        return self.cluster.label
 
     def target(self, name: str, patience: Patience) -> KafkaTarget:
         """Return a target that is not connected yet."""

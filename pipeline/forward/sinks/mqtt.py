@@ -38,9 +38,9 @@ class MqttSink:
     keeps_position: ClassVar[bool] = False
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The broker without user and password, and the topic."""
-        return f"mqtt {self.broker.place} {self.topic}"
+        return f"mqtt {self.broker.label} {self.topic}"
 
     def target(self, name: str, patience: Patience) -> MqttTarget:
         """Return a target that is not connected yet."""
@@ -86,9 +86,9 @@ class MqttTarget:
         broker.connect(self._client)
         self._client.loop_start()
         if not self._answered.wait(CONNECT_SECONDS_MAX):
-            raise SourceUnreachable(f"the broker at {broker.place} does not answer")
+            raise SourceUnreachable(f"the broker at {broker.label} does not answer")
         if self._refused is not None:
-            raise SourceRefused(f"the broker at {broker.place} refuses {self._refused}")
+            raise SourceRefused(f"the broker at {broker.label} refuses {self._refused}")
 
     def write(self, rows: Sequence[Row]) -> list[Refusal]:
         """Publish a message for each row, in order.
@@ -132,7 +132,7 @@ class MqttTarget:
         while not info.is_published():
             if not self._client.is_connected():
                 raise SourceUnreachable(
-                    f"the broker at {self._sink.broker.place} has ended the connection"
+                    f"the broker at {self._sink.broker.label} has ended the connection"
                 )
             info.wait_for_publish(PUBLISHED_EVERY_S)
 

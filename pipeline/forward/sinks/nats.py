@@ -62,7 +62,7 @@ class NatsSink:
     keeps_position: ClassVar[bool] = False
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The server without user and password, the stream and the subject."""
         return f"nats {self.server.host} stream {self.server.stream} {self.subject}"
 

@@ -60,7 +60,7 @@ class ParquetSink:
     keeps_position: ClassVar[bool] = True
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The path that the names of files are made of."""
         return f"parquet {self.path}"
 

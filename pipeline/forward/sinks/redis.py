@@ -32,7 +32,7 @@ class RedisSink:
     keeps_position: ClassVar[bool] = False
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The address without its password, and the stream."""
         parts = urlsplit(self.address)
         return f"redis {parts.netloc.rpartition('@')[2]}{parts.path} stream {self.stream}"

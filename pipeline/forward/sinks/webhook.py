@@ -52,7 +52,7 @@ class WebhookSink:
     keeps_position: ClassVar[bool] = False
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The sink's name in logs, without user, password and query, which may hold a token."""
         parts = httpx2.URL(self.address)
         return f"webhook {parts.scheme}://{parts.netloc.decode()}{parts.path}"
@@ -164,7 +164,7 @@ class WebhookTarget:
             if failed == self._sink.attempts:
                 return f"{reason}, at {failed} attempts", False
             if failed == 1:
-                self._patience.say(f"{self._sink.place}: {reason}; trying again")
+                self._patience.say(f"{self._sink.label}: {reason}; trying again")
             # With jitter, so that senders which lost a server together do not return together.
             pause_s = doubled_s(failed, PAUSE_FIRST_S, PAUSE_MOST_S) * random.uniform(0.5, 1.0)
             self._patience.pause(max(pause_s, asked_s))

@@ -44,7 +44,7 @@ class GrowingFiles:
     separator: ClassVar[str] = "/"
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The path or pattern."""
         return f"file {self.pattern}"
 

@@ -68,9 +68,9 @@ class KafkaTopic:
     separator: ClassVar[str] = "."
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The topic without brokers; partitions name the cluster."""
-        return self.cluster.place
+        return self.cluster.label
 
     def connector(self, name: str) -> KafkaConnector:
         """Return a connector that is not connected yet."""

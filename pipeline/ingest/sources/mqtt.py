@@ -46,9 +46,9 @@ class MqttSource:
     separator: ClassVar[str] = "/"
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The broker without user and password, and the topic filters."""
-        return f"mqtt {self.broker.place} {', '.join(self.subscribe)}"
+        return f"mqtt {self.broker.label} {', '.join(self.subscribe)}"
 
     def connector(self, name: str) -> MqttConnector:
         """Return a connector that is not connected yet."""
@@ -170,7 +170,7 @@ class MqttConnector:
                 received, give_up_at = len(self._waiting), time.monotonic() + CONNECT_SECONDS_MAX
             if time.monotonic() >= give_up_at:
                 raise SourceUnreachable(
-                    f"the broker at {self._source.broker.place} does not {what}"
+                    f"the broker at {self._source.broker.label} does not {what}"
                 )
             self._exchange(0.1)
 
@@ -179,12 +179,12 @@ class MqttConnector:
         code = self._client.loop(seconds)
         if self._refused is not None:
             raise SourceRefused(
-                f"the broker at {self._source.broker.place} refuses {self._refused}"
+                f"the broker at {self._source.broker.label} refuses {self._refused}"
             )
         if code != MQTTErrorCode.MQTT_ERR_SUCCESS:
             said = error_string(code).rstrip(".").lower()
             raise SourceUnreachable(
-                f"the broker at {self._source.broker.place} has ended the connection: {said}"
+                f"the broker at {self._source.broker.label} has ended the connection: {said}"
             )
 
     # Callbacks of paho, called within `loop`

@@ -48,7 +48,7 @@ class NatsStream:
     separator: ClassVar[str] = "."
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The server without user and password, the stream and the subjects."""
         return " ".join(["nats", self.server.host, "stream", self.server.stream, *self.subjects])
 

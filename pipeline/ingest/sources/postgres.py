@@ -79,7 +79,7 @@ class PostgresTables:
     separator: ClassVar[str] = "."
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The server without user and password, the database and the publication."""
         return f"postgres {self.server} publication {self.publication}"
 

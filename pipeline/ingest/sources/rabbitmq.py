@@ -75,7 +75,7 @@ class RabbitQueue:
     separator: ClassVar[str] = "."
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The broker without user and password, and the queue or stream."""
         return f"rabbitmq {self.server} {self.what}"
 
@@ -231,7 +231,7 @@ class RabbitConnector:
                 del self._waiting[0]
             return
         assert self._connection is not None
-        place, latest = self._source.place, list[int]()
+        place, latest = self._source.label, list[int]()
         channel = self._connection.channel()
         channel.basic_qos(prefetch_count=1)
         channel.basic_consume(
@@ -265,7 +265,7 @@ class RabbitConnector:
         assert self._connection is not None
         self._connection.process_data_events(seconds)
         if self._refusal is not None:
-            raise SourceRefused(f"{self._source.place} {self._refusal}")
+            raise SourceRefused(f"{self._source.label} {self._refusal}")
 
     def _lag(self) -> int | None:
         """Return how many messages wait in the queue; of a stream the broker does not say it."""
@@ -288,7 +288,7 @@ class RabbitConnector:
                 fault = f"deleted before they were read: messages {after + 1} to {number - 1}"
                 if not self._source.skips_gaps:
                     raise SourceLost(
-                        f'{self._source.place}: {fault}; gaps = "skip" goes on with what is there'
+                        f'{self._source.label}: {fault}; gaps = "skip" goes on with what is there'
                     )
                 position = str(after + 1)
                 whole.append(SourceRecord(None, number, position, fault=fault))

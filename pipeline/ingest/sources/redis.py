@@ -39,9 +39,9 @@ class RedisStream:
     separator: ClassVar[str] = ":"
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The address without its password, and the stream."""
-        return self.source.place
+        return self.source.label
 
     def connector(self, name: str) -> RedisConnector:
         """Return a connector that is not connected yet."""

@@ -36,9 +36,9 @@ class SparkplugSource:
     separator: ClassVar[str] = "/"
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The broker without user and password, and the groups."""
-        return f"sparkplug {self.broker.place} {', '.join(self.groups) or 'all groups'}"
+        return f"sparkplug {self.broker.label} {', '.join(self.groups) or 'all groups'}"
 
     def connector(self, name: str) -> SparkplugConnector:
         """Return a connector that is not connected yet."""

@@ -40,7 +40,7 @@ class WebSocketSource:
     separator: ClassVar[str] = "/"
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The address without user, password and query, where tokens are."""
         parts = urlsplit(self.address)
         return f"websocket {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -101,9 +101,9 @@ class WebSocketConnector:
             for text in source.subscribe:
                 self._connection.send(text)
         except InvalidHandshake as error:
-            raise SourceRefused(f"{source.place} refuses the connection: {error}") from error
+            raise SourceRefused(f"{source.label} refuses the connection: {error}") from error
         except (OSError, ConnectionClosed) as error:
-            raise SourceUnreachable(f"cannot reach {source.place}: {error}") from error
+            raise SourceUnreachable(f"cannot reach {source.label}: {error}") from error
 
     def read(self, seconds: float) -> SourceBatch | None:
         """Return what has arrived, once there is something.
@@ -136,5 +136,5 @@ class WebSocketConnector:
         except TimeoutError:
             return None
         except ConnectionClosed as error:
-            raise SourceUnreachable(f"{self._source.place} has ended: {error}") from error
+            raise SourceUnreachable(f"{self._source.label} has ended: {error}") from error
         return received.encode() if isinstance(received, str) else received

@@ -61,14 +61,14 @@ def test_the_place_of_a_redis_stream_has_no_user(tmp_path: Path) -> None:
     source = source_of(tmp_path, f'{REDIS}, field = "json", from = "17-0"')
     address = "redis://me:secret@10.0.0.1:6379/2"
     assert source == RedisSource(address, "ticks", "17-0", "json", rows_per_batch=10)
-    assert source.place == "redis 10.0.0.1:6379/2 stream ticks"
+    assert source.label == "redis 10.0.0.1:6379/2 stream ticks"
     assert source.topic is None
 
 
 def test_a_kafka_topic_comes_with_a_connector_and_options(tmp_path: Path) -> None:
     plain = KafkaSource("a:9092,b:9092", "ticks", "epoch", None, (), rows_per_batch=10)
     assert source_of(tmp_path, KAFKA) == plain
-    assert plain.place == "kafka topic ticks"
+    assert plain.label == "kafka topic ticks"
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "a.jar").touch()
     more = '"security.protocol" = "SSL"'
@@ -87,7 +87,7 @@ def test_made_rows_are_remembered_with_what_makes_them(tmp_path: Path) -> None:
     )
     first, _ = read_definitions(written(tmp_path, table))
     assert first.source == RateSource(10, keys=5, seed=3)
-    assert first.source.place == "rate 10/s of 5 keys, seed 3"
+    assert first.source.label == "rate 10/s of 5 keys, seed 3"
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_csv_has_columns_of_types(tmp_path: Path) -> None:
         delimiter="\t",
         has_header=False,
     )
-    assert second.source.place == f"csv files {tmp_path}/in/x"
-    assert FilesSource("in").place == "files in"
+    assert second.source.label == f"csv files {tmp_path}/in/x"
+    assert FilesSource("in").label == "files in"
 
 
 def test_an_address_may_have_options_of_arrow(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_an_address_may_have_options_of_arrow(tmp_path: Path) -> None:
         assert isinstance(second.source, FilesSource)
         assert len(second.source.arrow or ()) == options
         assert second.source.arrow is not None
-        assert second.source.place == "csv files s3a://bucket/*.csv"
+        assert second.source.label == "csv files s3a://bucket/*.csv"
 
 
 @pytest.mark.parametrize("name", ["secret_key", "access_key", "sas_token", "kerb_Password"])

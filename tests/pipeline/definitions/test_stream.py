@@ -199,7 +199,7 @@ def test_a_sink_is_a_topic_or_a_folder_of_parquet(tmp_path: Path) -> None:
     text = GOOD.replace(SINK, '{kind = "parquet", path = "out"}')
     first, second = (each.sink for each in read_definitions(written(tmp_path, text)))
     assert (first, second) == (ParquetSink(tmp_path / "out"), TopicSink("newest"))
-    assert (first.place, second.place) == (f"parquet {tmp_path}/out", "topic newest")
+    assert (first.label, second.label) == (f"parquet {tmp_path}/out", "topic newest")
 
 
 def test_a_stream_from_no_topic_to_no_topic_names_none_twice(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_short_definition_has_defaults(tmp_path: Path) -> None:
     )
     assert found.dead_letters == "t.undelivered"
     assert found.position == tmp_path / "targets.a.position"
-    assert found.sink.place == "redis h:1/2 stream s"
+    assert found.sink.label == "redis h:1/2 stream s"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_position_belongs_to_its_rows_and_their_target_and_to_one_process(tmp_
 def test_a_target_that_keeps_its_position_has_no_file(tmp_path: Path) -> None:
     [found] = definitions(tmp_path, KAFKA, GATEWAY)
     assert found.position is None
-    assert found.sink.place == "kafka topic k"
+    assert found.sink.label == "kafka topic k"
 
 
 def test_options_do_not_end_a_position_but_rows_and_target_do(tmp_path: Path) -> None:

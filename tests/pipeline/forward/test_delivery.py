@@ -41,7 +41,7 @@ class Ledger:
     resumed: list[str] = field(default_factory=list)
     kind: ClassVar[str] = "ledger"
     keeps_position: ClassVar[bool] = True
-    place: str = "ledger"
+    label: str = "ledger"
 
     def target(self, name: str, patience: Patience) -> LedgerTarget:
         return LedgerTarget(self)

@@ -165,5 +165,5 @@ def test_the_place_of_a_webhook_shows_no_password(tmp_path: Path) -> None:
     [found] = definitions(
         tmp_path, file(tmp_path, "https://u:geheim@h:8/p?token=geheim"), "http://h"
     )
-    assert found.sink.place == "webhook https://h:8/p"
+    assert found.sink.label == "webhook https://h:8/p"
     assert KEY.decode() not in repr(found)

@@ -46,7 +46,7 @@ def test_a_short_definition_has_defaults(tmp_path: Path) -> None:
     )
     assert found.spec == KeySpec.of(["/k"])
     assert found.mapping == PayloadMapping()
-    assert found.source.place == f"file {tmp_path}/in/*.ndjson"
+    assert found.source.label == f"file {tmp_path}/in/*.ndjson"
     assert found.description == "Filled by the ingest a"
 
 
@@ -210,8 +210,8 @@ def test_what_is_wrong_is_named_with_its_place(
 @pytest.mark.parametrize("source", [NATS, MQTT, REDIS, SOCKET])
 def test_no_place_shows_a_password(tmp_path: Path, source: str) -> None:
     [found] = read(tmp_path, FILE.replace(SOURCE, source))
-    assert "secret" not in found.source.place
-    assert "h" in found.source.place
+    assert "secret" not in found.source.label
+    assert "h" in found.source.label
 
 
 def test_a_library_that_is_missing_is_named_by_its_extra(

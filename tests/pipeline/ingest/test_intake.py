@@ -72,7 +72,7 @@ class CounterSource:
     connect: Callable[[], Connector]
     kind: ClassVar[str] = "counter"
     separator: ClassVar[str] = "/"
-    place: str = "counter"
+    label: str = "counter"
 
     def connector(self, name: str) -> Connector:
         return self.connect()

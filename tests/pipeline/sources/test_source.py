@@ -59,7 +59,7 @@ def definition(tmp_path: Path) -> StreamDefinition:
         RedisSource("redis://127.0.0.1:1/0", "t", "epoch", None, 5),
         RateSource(10, keys=2, seed=1),
     ],
-    ids=lambda source: source.place.partition(" ")[0],
+    ids=lambda source: source.label.partition(" ")[0],
 )
 def test_every_source_gives_published_rows_or_says_where_the_lines_are(
     spark: SparkSession, journals: Journals, definition: StreamDefinition, source: Source
