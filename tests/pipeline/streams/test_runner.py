@@ -1,4 +1,4 @@
-"""Topics that say `engine: spark` are filled as those that the gateway fills itself."""
+"""Spark fills topics with `engine: spark` with the same records as the gateway fills its own."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def order(name: str, venue: str, qty: int) -> dict[str, Any]:
 
 
 def declare(served: Served, name: str, source: dict[str, Any]) -> None:
-    """A topic that Spark fills, and its twin that the gateway fills."""
+    """Define a topic that Spark fills, and its twin that the gateway fills."""
     served.define(name, source={**source, "engine": "spark"})
     served.define(f"{name}.twin", source=source)
 
@@ -52,12 +52,12 @@ def declare(served: Served, name: str, source: dict[str, Any]) -> None:
 def await_until(reached: Callable[[], bool]) -> None:
     give_up_at = time.monotonic() + HANGS_S
     while not reached():
-        assert time.monotonic() < give_up_at, "it does not come to that"
+        assert time.monotonic() < give_up_at, "the condition was not reached in time"
         time.sleep(POLL_EVERY_S)
 
 
 def await_twins(served: Served, *names: str) -> None:
-    """Return when topics have what their twins have."""
+    """Wait until topics have the same records as their twins."""
     give_up_at = time.monotonic() + HANGS_S
     for name in names:
         while (found := served.records(name)) != (twin := served.records(f"{name}.twin")):
@@ -66,7 +66,7 @@ def await_twins(served: Served, *names: str) -> None:
 
 
 def stopped(said: list[str]) -> set[str]:
-    """The streams that were stopped, without the digest in their names."""
+    """Return the names of the stopped streams, without their digests."""
     lines = (line.removesuffix(": stopped") for line in said if line.endswith(": stopped"))
     return {line.rpartition("-")[0] for line in lines}
 
@@ -75,7 +75,7 @@ def stopped(said: list[str]) -> set[str]:
 def running(
     monkeypatch: pytest.MonkeyPatch, spark: SparkSession, address: str, folder: Path
 ) -> Iterator[list[str]]:
-    """The command in a thread, on the tests' own Spark; gives what it says."""
+    """Run the command in a thread, on the tests' Spark session; yield the lines that it prints."""
     monkeypatch.setattr(module, "spark_session", lambda master, jars: nullcontext(spark))
     said: list[str] = []
     stop, ended = Stop(), list[BaseException | None]()
@@ -104,7 +104,8 @@ RAW = 'kind = "tidegate", topic = "raw"'
 NEWEST = 'topic = "newest"'
 
 
-def without_servers(folder: Path, source: str = RAW, sink: str = NEWEST) -> Path:
+def write_definition(folder: Path, source: str = RAW, sink: str = NEWEST) -> Path:
+    """Write a definition of one stream, whose gateway does not run."""
     path = folder / "s.toml"
     path.write_text(
         'gateway = "http://127.0.0.1:1"\n[pipeline.s]\nkey = ["/a"]\ninterval = "1s"\n'
@@ -113,42 +114,42 @@ def without_servers(folder: Path, source: str = RAW, sink: str = NEWEST) -> Path
     return path
 
 
-OUT_GATEWAY = "the gateway at http://127.0.0.1:1"
-OUT_REDIS = "the Redis at 127.0.0.1:1"
+DOWN_GATEWAY = "the gateway at http://127.0.0.1:1"
+DOWN_REDIS = "the Redis at 127.0.0.1:1"
 INTO_FILES = 'kind = "parquet", path = "out"'
 
 
 @pytest.mark.parametrize(
-    ("source", "sink", "out"),
+    ("source", "sink", "server"),
     [
-        (None, None, OUT_GATEWAY),  # the topics of a gateway
-        (RAW, NEWEST, OUT_GATEWAY),
-        ('kind = "redis", address = "redis://127.0.0.1:1", stream = "s"', INTO_FILES, OUT_REDIS),
-        (RAW + ', address = "redis://user:hidden@127.0.0.1:1/0"', INTO_FILES, OUT_REDIS),
+        (None, None, DOWN_GATEWAY),  # the topics of a gateway
+        (RAW, NEWEST, DOWN_GATEWAY),
+        ('kind = "redis", address = "redis://127.0.0.1:1", stream = "s"', INTO_FILES, DOWN_REDIS),
+        (RAW + ', address = "redis://user:hidden@127.0.0.1:1/0"', INTO_FILES, DOWN_REDIS),
     ],
 )
-def test_a_first_start_says_at_once_which_server_is_out(
+def test_a_first_start_says_at_once_which_server_is_down(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     source: str | None,
     sink: str | None,
-    out: str,
+    server: str,
 ) -> None:
     monkeypatch.setattr(connection, "PATIENCE_S", 1.2 * PAUSE_FIRST_S)
     monkeypatch.setattr(module, "spark_session", lambda master, jars: nullcontext())
     said: list[str] = []
-    path = None if source is None or sink is None else without_servers(tmp_path, source, sink)
+    path = None if source is None or sink is None else write_definition(tmp_path, source, sink)
     topics = Topics("http://127.0.0.1:1", tmp_path) if path is None else None
     with pytest.raises(GatewayUnreachable):
         run_streams(path, topics, RunOptions(), Stop(), said.append)
-    told = [line for line in said if f"cannot reach {out}" in line]
+    told = [line for line in said if f"cannot reach {server}" in line]
     assert [line.rpartition("; ")[2] for line in told] == ["trying again for 0 s"]
     assert "hidden" not in "".join(said)
 
 
 @rule("pipeline-9")
-def test_a_new_start_does_not_wait_for_a_gateway_that_is_out(tmp_path: Path) -> None:
-    path = without_servers(tmp_path)
+def test_a_restart_does_not_wait_for_a_gateway_that_is_down(tmp_path: Path) -> None:
+    path = write_definition(tmp_path)
     said: list[str] = []
     runner = StreamRunner(RunOptions(), said.append)
     running = runner.add(*read_definitions(path))
@@ -179,7 +180,7 @@ def test_a_declared_topic_is_filled_from_the_records_on(
 @rule("pipeline-12", "pipeline-13", "pipeline-14")
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_declared_topics_have_at_rest_what_the_gateways_own_have(
+def test_declared_topics_end_up_with_the_records_of_the_gateways_own(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with gateway() as served:
@@ -202,20 +203,20 @@ def test_declared_topics_have_at_rest_what_the_gateways_own_have(
             served.remove("px", '["o2"]')
             await_until(lambda: '["o2"]' not in served.records("plain.twin"))
             await_twins(served, "plain", "view.by-venue")
-            # Another filter: what the topic has otherwise is published, what is not there removed.
+            # Another filter: records that differ are published, others removed.
             for name in ("plain", "plain.twin"):
                 served.change(name, source={"filter": "/qty > 4"})
             await_until(lambda: len(served.records("plain.twin")) == 4)
             await_twins(served, "plain")
             assert list(served.values("plain")).count(order("o5", "US", 50)) == 1
-            # Both: the second run below needs one stream, and each start of a query takes seconds.
+            # The second run needs one stream only: each query takes seconds to start.
             for name in ("view.by-venue", "sums"):
                 served.drop(name)
             await_until(lambda: {"view-by-venue", "sums"} <= stopped(said))
             served.publish("px", order("o8", "EU", 80))
             await_until(lambda: order("o8", "EU", 80) in served.records("plain").values())
         published = len(served.values("plain"))
-        # Run again it goes on, and says nothing twice.
+        # A second run continues and publishes nothing twice.
         with running(monkeypatch, spark, served.address, tmp_path):
             served.publish("px", order("o8", "EU", 81))
             await_until(lambda: order("o8", "EU", 81) in served.records("plain").values())
