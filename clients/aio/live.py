@@ -12,7 +12,6 @@ from tidegate.clients.aio.subscription import AsyncSubscription
 from tidegate.clients.errors import (
     GatewayError,
     GatewayProblem,
-    GatewayUnreachable,
     without_traceback,
 )
 from tidegate.clients.live.records import FLUSH_SECONDS_MAX, Records
@@ -55,8 +54,7 @@ class AsyncLive(Records):
             async with asyncio.timeout(seconds_max), self._moved:
                 await self._moved.wait_for(lambda: self.is_ready or bool(self.end))
         except TimeoutError:
-            text = f"no records of {self.request.topic} in {seconds_max:g} s"
-            raise GatewayUnreachable(text) from None
+            raise self._late(seconds_max, self.outage) from None
         if self.error is not None:
             raise without_traceback(self.error)
 

@@ -12,7 +12,6 @@ from typing import Self
 from tidegate.clients.errors import (
     GatewayError,
     GatewayProblem,
-    GatewayUnreachable,
     without_traceback,
 )
 from tidegate.clients.live.records import FLUSH_SECONDS_MAX, Records
@@ -93,7 +92,7 @@ class Live(Records):
         """
         with self._held():
             if not self._moved.wait_for(lambda: self.is_ready or self.end, seconds_max):
-                raise GatewayUnreachable(f"no records of {self.request.topic} in {seconds_max:g} s")
+                raise self._late(seconds_max, self.outage)
             if self.error is not None:
                 raise without_traceback(self.error)
 

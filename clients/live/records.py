@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tidegate.clients.errors import GatewayError, GatewayUnreachable
 from tidegate.clients.live.request import LiveRequest
 from tidegate.clients.order import in_order
 from tidegate.clients.replica import Changes, RecordId, Replica, Row, comes_again
@@ -188,6 +189,14 @@ class Records(Mapping[Any, Any]):
             self._awaited = set()  # `hello` has an id if no rows precede live ones
         else:
             self._awaited = {each["topic"] for each in entries}
+
+    def _late(self, seconds: float, outage: GatewayError | None) -> GatewayUnreachable:
+        """Return the error of records that were not complete in time, with what stands in the way.
+
+        That may be a refusal that passes, such as `limit-reached`.
+        """
+        why = "" if outage is None else f": {outage}"
+        return GatewayUnreachable(f"no records of {self.request.topic} in {seconds:g} s{why}")
 
     def _finish(self, reason: str, error: Exception | None = None) -> None:
         with self._lock:

@@ -202,6 +202,22 @@ def test_changes_end_after_their_time_and_with_the_subscription(hang: threading.
         assert (live.end, live.error) == ("UNSUBSCRIBED", None)
 
 
+def test_records_that_there_is_no_room_for_are_refused_by_name() -> None:
+    refused = (
+        b"event: refused\ndata: %s\n\n"
+        % json.dumps(
+            {"title": "A limit is reached", "status": 429, "code": "limit-reached"}
+        ).encode()
+    )
+    with scripted(stream(refused)) as fake, Gateway(fake.address) as gateway:
+        live = gateway.live("px", trouble=lambda sentence: None)
+        with pytest.raises(GatewayUnreachable, match=r"no records of px in 1 s: .*limit-reached"):
+            live.ready(1)
+        assert isinstance(live.outage, GatewayProblem)
+        assert live.outage.code == "limit-reached"
+        live.close()
+
+
 def test_its_topic_is_deleted_while_its_connection_is_lost() -> None:
     """It ends as it does while it is connected: the records are removed."""
     scripts = stream(hello(), snapshot(1, (["a"], 1))), plain(204)
