@@ -184,7 +184,7 @@ def continue_replay(subscriber: Subscriber, before: RowCursor) -> RowCursor | No
     if topic.journal.dropped_through > before.through:
         return _instead(subscriber, before.through)
     cursor = _cursor(subscriber, replayed(topic, lane_id, before.through))
-    cursor.pacing = before.pacing
+    cursor.pacing, cursor.is_in_order = before.pacing, before.is_in_order
     return cursor
 
 
@@ -228,7 +228,9 @@ def _resumed(
         cursor.shown = None  # they were shown before they were merged
         return cursor
     rows = rows_since(topic, subscription, mode, bookmark.offset)
-    return _continued(subscriber, mode, bookmark, rows)
+    cursor = _continued(subscriber, mode, bookmark, rows)
+    cursor.is_in_order = mode is ResumeMode.CHANGES or not lane_id.interval_ns
+    return cursor
 
 
 def _continued(
@@ -282,7 +284,16 @@ def _replay(subscriber: Subscriber, replay: Replay, now: Instant) -> RowCursor:
         )
         cursor = _cursor(subscriber, rows, resumed)
     cursor.pacing = None if replay.rate is None else Pacing(replay.rate, now)
+    cursor.is_in_order = _resumes_as_replay(topic, subscription)
     return cursor
+
+
+def _resumes_as_replay(topic: Topic, subscription: Subscription) -> bool:
+    """Return whether a reader that comes back in the middle of a replay gets the rest of it."""
+    lane_id, replay, definition = subscription.lane_id, subscription.replay, topic.definition
+    has_rate = replay is not None and replay.rate is not None
+    conflates = definition.policy in CONFLATING and bool(definition.key_spec)
+    return not (lane_id.interval_ns or has_rate or conflates or _needs_whole(lane_id))
 
 
 def _from_archive(subscriber: Subscriber, start: int) -> RowCursor:

@@ -43,6 +43,8 @@ class RowCursor:
             piece carries it as its id. None where more is queued after these rows.
         keys: of a catch-up, by what each row is put together with others (see `collapsed`).
         is_snapshot: the rows stand in a group, whose end carries the id.
+        is_in_order: the rows are in the order of their offsets, so each piece carries an id: a
+            reader that is cut off in a long answer does not begin it again.
         resumed: what the client is sent before the first row.
         batch_size: rows in a piece at most; None for no bound but bytes.
         shown: how a row is shown; applied as late as possible, so that references are kept.
@@ -58,6 +60,7 @@ class RowCursor:
     through: int | None = None
     keys: Sequence[str] = ()
     is_snapshot: bool = False
+    is_in_order: bool = False
     resumed: Resumed | None = None
     batch_size: int | None = None
     shown: Callable[[Frame], Frame] | None = None
@@ -88,9 +91,18 @@ class RowCursor:
                 self.pacing.went(row, now)
         since, self.sent = self.sent, self.sent + len(rows)
         self.is_done = self.is_out
-        low_water = self.through if self.is_done and not self.is_snapshot else None
+        low_water = None if self.is_snapshot else self._low_water(rows)
         shown = rows if self.shown is None else [self.shown(row) for row in rows]
         return Batch(shown, since, self.sent, low_water)
+
+    def _low_water(self, rows: Sequence[Frame]) -> int | None:
+        """Return the offset up to which everything is out after a piece; None if it is unknown."""
+        if self.is_done:
+            return self.through
+        if not self.is_in_order or not rows:
+            return None
+        last = rows[-1].offset
+        return last if last < self.rows[self.sent].offset else None
 
     @property
     def is_out(self) -> bool:

@@ -177,10 +177,28 @@ def test_a_plain_topic_is_continued_from_its_journal() -> None:
     assert driver.received() == ["resumed by replay, gap 3", "a2 b2"]
 
 
+@rule("resume-6")
+@pytest.mark.parametrize(
+    ("options", "policy", "found"),
+    [
+        ("conflation=none,bookmark=epoch", "off", [1, 2, 3]),
+        ("conflation=none,bookmark=epoch", "conflate", [None, None, 3]),
+        ("conflation=1s,bookmark=epoch", "off", [None, None, 3]),
+        ("conflation=none,bookmark=epoch,rate=1000000", "off", [None]),
+    ],
+)
+def test_each_piece_of_a_replay_has_an_id_where_the_rest_is_a_replay(
+    options: str, policy: str, found: list[int | None]
+) -> None:
+    driver = keyed("a1 b1 c1", policy=policy)
+    driver.subscribe(options)
+    assert ids(driver.take(bytes_max=1)) == found
+
+
 @rule("account-1", "resume-6")
-def test_resumed_rows_end_with_the_cut_as_their_id_and_count_as_no_delivery() -> None:
-    driver = keyed("a1 b1 c1")
+def test_resumed_rows_have_ids_of_their_own_and_count_as_no_delivery() -> None:
+    driver = keyed("a1 b1 c1 d1 b2")
     driver.subscribe("conflation=1s", resume="e1-1")
-    assert ids(driver.take(bytes_max=1)) == [None, 3]
+    assert ids(driver.take(bytes_max=1)) == [3, 4, 5]
     (row,) = driver.engine.session_stats("s").subscriptions
     assert (row.matched, row.delivered) == (0, 0)
