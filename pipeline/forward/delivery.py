@@ -15,6 +15,7 @@ from tidegate.pipeline.forward.feed import Feed
 from tidegate.pipeline.forward.position import PositionFile
 from tidegate.pipeline.forward.target import (
     DeclaredTarget,
+    FeedBatch,
     Patience,
     Position,
     PositionedTarget,
@@ -50,8 +51,15 @@ class Forward(ThreadStream):
             if isinstance(target, DeclaredTarget):
                 target.declare((gateway.find_topic(definition.topic) or {}).get("schema"))
             after = position.resume(definition.identity)
+            outbox: PositionFile | None = None
+            if definition.sink.knows_message_ids:
+                assert isinstance(position, PositionFile), "such a target keeps no position"
+                outbox = position
+                if (left := outbox.unfinished) is not None:
+                    self._write(run, gateway, target, position, left)
+                    after = left.after
             with closing(Feed(gateway, definition, after, self._say)) as feed:
-                self._follow(run, gateway, feed, target, position, is_new=not after)
+                self._follow(run, gateway, feed, target, position, outbox, is_new=not after)
 
     @contextmanager
     def _opened(self, patience: Patience) -> Iterator[tuple[Target, Position]]:
@@ -77,10 +85,21 @@ class Forward(ThreadStream):
         feed: Feed,
         target: Target,
         position: Position,
+        outbox: PositionFile | None,
         *,
         is_new: bool,
     ) -> None:
-        """Write what the feed has; `is_new` if there is no position yet."""
+        """Write what the feed has.
+
+        Args:
+            run: this run.
+            gateway: takes dead letters.
+            feed: has the rows.
+            target: takes them.
+            position: moves after each batch.
+            outbox: keeps each batch until then, None if the target knows no message ids.
+            is_new: there is no position yet.
+        """
         after = noted = ""
         while not run.is_leaving:
             found = feed.read(READ_SECONDS)
@@ -89,13 +108,8 @@ class Forward(ThreadStream):
                 run.is_starting = False
                 after = found.after
             if found is not None and found.rows:
-                with run.batch() as count:
-                    refused = target.write(found.rows)
-                    self._keep(gateway, refused)
-                    position.note(after)
-                    count.messages = len(found.rows)
-                    count.published = len(found.rows) - len(refused)
-                    count.refused = len(refused)
+                batch = found if outbox is None else outbox.begin(found)
+                self._write(run, gateway, target, position, batch)
                 noted = after
                 continue
             if is_new and not noted:
@@ -107,6 +121,18 @@ class Forward(ThreadStream):
                 position.note(noted)
         if after:
             position.note(after)
+
+    def _write(
+        self, run: ThreadRun, gateway: Gateway, target: Target, position: Position, batch: FeedBatch
+    ) -> None:
+        """Write a batch and its dead letters, and move the position."""
+        with run.batch() as count:
+            refused = target.write(batch.rows)
+            self._keep(gateway, refused)
+            position.note(batch.after)
+            count.messages = len(batch.rows)
+            count.published = len(batch.rows) - len(refused)
+            count.refused = len(refused)
 
     def _keep(self, gateway: Gateway, refused: Sequence[Refusal]) -> None:
         """Publish rows that the target refuses to the topic of dead letters."""

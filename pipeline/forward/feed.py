@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -19,21 +18,21 @@ from tidegate.clients.sse import Event
 from tidegate.clients.subscription import Subscription
 from tidegate.pipeline.errors import GatewayRefused
 from tidegate.pipeline.forward.definition import ForwardDefinition
-from tidegate.pipeline.forward.target import BYTES_MAX, DELETE, RESET, ROWS_MAX, Fields, Row
+from tidegate.pipeline.forward.target import (
+    BYTES_MAX,
+    DELETE,
+    RESET,
+    ROWS_MAX,
+    FeedBatch,
+    Fields,
+    Row,
+)
 from tidegate.pipeline.operations.supervisor import Say
 
 CLOSE_SECONDS_MAX = 2.0
 _BATCH = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ROWS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 REMOVED = b'"oof"'
-
-
-@dataclass(frozen=True, slots=True)
-class FeedBatch:
-    """Rows in their order, perhaps none, and the event id to resume after once they are written."""
-
-    rows: list[Row]
-    after: str
 
 
 class Feed:

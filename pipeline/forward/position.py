@@ -1,26 +1,47 @@
-"""The file that says how far a target is: the last event id before which it has everything."""
+"""The file that says how far a target is: the last event id before which it has everything.
+
+For a target that stores each message id once, it also has the batch that is being written. After a
+kill the gateway may conflate otherwise, and send other rows or older ones. So the batch is written
+again as it was, with the same ids.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 import msgspec
 
 from tidegate.pipeline import atomic_files
 from tidegate.pipeline.errors import CheckpointMismatch
+from tidegate.pipeline.forward.target import FeedBatch, Fields, Row
+
+BATCH_ID_BYTES = 8
+
+
+class UnfinishedBatch(msgspec.Struct, frozen=True):
+    """The envelopes of a batch that is being written, and the event id after it.
+
+    The message id of a row is `batch_id` and its place in the batch.
+    """
+
+    batch_id: str
+    rows: list[Fields]
+    after: str
 
 
 class Noted(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content: an event id, and the hash of what it belongs to.
 
     `file` is the name of a file that belongs to the position: where it has another name still, it
-    is to get this one.
+    is to get this one. `unfinished` is a batch that the target may have a part of.
     """
 
     identity: str
     after: str
     file: str = ""
+    unfinished: UnfinishedBatch | None = None
 
 
 class PositionFile:
@@ -58,15 +79,37 @@ class PositionFile:
         """The name of the file that was noted with the position, or empty."""
         return self._noted.file
 
+    @property
+    def unfinished(self) -> FeedBatch | None:
+        """The batch that was begun and not noted, with the same message ids; None if there is none.
+
+        It precedes what follows the position.
+        """
+        found = self._noted.unfinished
+        return None if found is None else _identified(found)
+
+    def begin(self, batch: FeedBatch) -> FeedBatch:
+        """Keep a batch until it is noted; return it with message ids.
+
+        Raises:
+            CheckpointMismatch: the file cannot be written.
+        """
+        rows = [row.fields for row in batch.rows]
+        found = UnfinishedBatch(secrets.token_hex(BATCH_ID_BYTES), rows, batch.after)
+        self._replace(Noted(self._noted.identity, self._noted.after, unfinished=found))
+        return _identified(found)
+
     def note(self, after: str, file: str = "") -> None:
         """Replace the position, if it has changed.
 
         Raises:
             CheckpointMismatch: the file cannot be written.
         """
-        if after == self._noted.after and not file:
-            return
-        noted = Noted(self._noted.identity, after, file)
+        noted = self._noted
+        if after != noted.after or file or noted.unfinished is not None:
+            self._replace(Noted(noted.identity, after, file))
+
+    def _replace(self, noted: Noted) -> None:
         try:
             atomic_files.write(self._path, msgspec.json.encode(noted))
         except OSError as error:
@@ -88,3 +131,12 @@ class PositionFile:
             raise CheckpointMismatch(
                 f"{self._path} is not a position: remove it to begin with a snapshot"
             ) from None
+
+
+def _identified(batch: UnfinishedBatch) -> FeedBatch:
+    """Return a batch whose rows have message ids."""
+    rows = [
+        Row(msgspec.json.decode(fields["op"], type=str), fields, f"{batch.batch_id}-{at}")
+        for at, fields in enumerate(batch.rows)
+    ]
+    return FeedBatch(rows, batch.after)

@@ -28,15 +28,25 @@ class Row:
     Attributes:
         op: `snapshot`, `publish`, `delta`, `delete` for a removal, or `reset`.
         fields: the members of the envelope with their JSON texts, `op` among them.
+        message_id: the same when the row is written again, if its sink `knows_message_ids`.
     """
 
     op: str
     fields: Fields
+    message_id: str = ""
 
     @property
     def text(self) -> bytes:
         """The envelope as one line of JSON."""
         return msgspec.json.encode(self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedBatch:
+    """Rows in their order, perhaps none, and the event id to resume after once they are written."""
+
+    rows: list[Row]
+    after: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +127,12 @@ class SinkDefinition(Protocol):
     Attributes:
         kind: as the table names it.
         keeps_position: its target is a `PositionedTarget`.
+        knows_message_ids: its target stores one row of a `message_id`, as long as it knows that id.
     """
 
     kind: ClassVar[str]
     keeps_position: ClassVar[bool]
+    knows_message_ids: ClassVar[bool]
 
     @property
     def label(self) -> str:

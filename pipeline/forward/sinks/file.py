@@ -26,6 +26,7 @@ class FileSink:
     seconds_max: int | None
     kind: ClassVar[str] = "file"
     keeps_position: ClassVar[bool] = False
+    knows_message_ids: ClassVar[bool] = False
 
     @property
     def label(self) -> str:

@@ -78,6 +78,7 @@ class KafkaSink:
     transactional_id: str | None
     kind: ClassVar[str] = "kafka"
     keeps_position: ClassVar[bool] = True
+    knows_message_ids: ClassVar[bool] = False
 
     @property
     def label(self) -> str:

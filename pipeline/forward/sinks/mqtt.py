@@ -36,6 +36,7 @@ class MqttSink:
     is_whole: bool
     kind: ClassVar[str] = "mqtt"
     keeps_position: ClassVar[bool] = False
+    knows_message_ids: ClassVar[bool] = False
 
     @property
     def label(self) -> str:

@@ -27,6 +27,8 @@ REMOVED = {"KV-Operation": "DEL"}
 """How key-value buckets mark a deleted key."""
 IN_FLIGHT_MAX = 200
 EXPECTED_STREAM = "Nats-Expected-Stream"
+MESSAGE_ID = "Nats-Msg-Id"
+"""A stream stores one message of an id within its `duplicate_window`."""
 MESSAGE_TOO_LARGE = 10054
 """JetStream's code for a message above the stream's `max_msg_size`."""
 BAD_REQUEST = 400
@@ -60,6 +62,7 @@ class NatsSink:
     is_whole: bool
     kind: ClassVar[str] = "nats"
     keeps_position: ClassVar[bool] = False
+    knows_message_ids: ClassVar[bool] = True
 
     @property
     def label(self) -> str:
@@ -83,7 +86,7 @@ def _is_subject(text: str) -> bool:
 
 
 class NatsTarget:
-    """Publishes rows, and waits until the stream has each (a `Target`).
+    """Publishes rows under their message ids, and waits until the stream has each (a `Target`).
 
     The client runs in a thread of its own, so that it answers the server's pings while there is
     nothing to write.
@@ -182,7 +185,7 @@ class NatsTarget:
         The client's own `publish_async` never answers where JetStream refuses.
         """
         sink = self._sink
-        headers = {EXPECTED_STREAM: sink.server.stream}
+        headers = {EXPECTED_STREAM: sink.server.stream, MESSAGE_ID: row.message_id}
         payload = b""
         if row.op == DELETE:
             headers |= REMOVED

@@ -58,6 +58,7 @@ class ParquetSink:
     seconds_max: int
     kind: ClassVar[str] = "parquet"
     keeps_position: ClassVar[bool] = True
+    knows_message_ids: ClassVar[bool] = False
 
     @property
     def label(self) -> str:

@@ -30,6 +30,7 @@ class RedisSink:
     entries_max: int | None
     kind: ClassVar[str] = "redis"
     keeps_position: ClassVar[bool] = False
+    knows_message_ids: ClassVar[bool] = False
 
     @property
     def label(self) -> str:

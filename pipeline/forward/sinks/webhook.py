@@ -50,6 +50,7 @@ class WebhookSink:
     rows_max: int
     kind: ClassVar[str] = "webhook"
     keeps_position: ClassVar[bool] = False
+    knows_message_ids: ClassVar[bool] = False
 
     @property
     def label(self) -> str:

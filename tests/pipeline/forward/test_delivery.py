@@ -41,6 +41,7 @@ class Ledger:
     resumed: list[str] = field(default_factory=list)
     kind: ClassVar[str] = "ledger"
     keeps_position: ClassVar[bool] = True
+    knows_message_ids: ClassVar[bool] = False
     label: str = "ledger"
 
     def target(self, name: str, patience: Patience) -> LedgerTarget:

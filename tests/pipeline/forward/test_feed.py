@@ -6,6 +6,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.pipeline.forward.forwarding import definitions
@@ -15,7 +16,8 @@ from tests.support.rules import rule
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.errors import GatewayRefused
-from tidegate.pipeline.forward.feed import Feed, FeedBatch
+from tidegate.pipeline.forward.feed import Feed
+from tidegate.pipeline.forward.target import FeedBatch
 
 pytestmark = pytest.mark.system
 FILE = """
@@ -64,6 +66,31 @@ def test_what_is_not_read_waits_at_the_gateway(
     assert sum(sizes) == 2_001
     # An event of the snapshot has 100 rows, and one may be taken above the bound.
     assert max(sizes) < 350
+
+
+@rule("forward-5")
+@pytest.mark.parametrize("key", [[], ["/k"]])
+def test_the_position_is_that_of_the_last_row_within_a_backlog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: list[str]
+) -> None:
+    monkeypatch.setattr("tidegate.pipeline.forward.feed.ROWS_MAX", 150)
+    options = "conflation=50ms" if key else "conflation=none"
+    found, after = list[int](), ""
+    with serving_here() as address, Gateway(address) as gateway:
+        gateway.put_topic("t", {"key": key, "conflation": "conflate" if key else "off"})
+        with closing(feed_of(tmp_path, gateway, [], options)) as feed:
+            while not after:
+                gateway.publish("t", {"k": -1})
+                batch = feed.read(0.1)
+                after = "" if batch is None else batch.after
+        gateway.publish("t", [{"k": k} for k in range(1_000)])
+        while not found or found[-1] < 999:  # each start reads one batch
+            with closing(feed_of(tmp_path, gateway, [], options, after)) as feed:
+                batch = next_batch(feed)
+            values = [msgspec.json.decode(row.fields["value"])["k"] for row in batch.rows]
+            found += [value for value in values if value >= 0]
+            assert found == [*range(len(found))]
+            after = batch.after
 
 
 @pytest.mark.parametrize(

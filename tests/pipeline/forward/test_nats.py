@@ -1,9 +1,12 @@
-"""Rows are messages of a JetStream stream, whose subjects are made of their keys."""
+"""Rows are messages of a JetStream stream, whose subjects are made of their keys, each once."""
 
 from __future__ import annotations
 
+import random
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,17 +18,23 @@ from nats.js.client import JetStreamContext
 
 from tests.pipeline.forward.forwarding import definitions, forwarding
 from tests.pipeline.ingest.ingesting import eventually, ingesting, journal
+from tests.support import commands
 from tests.support.commands import serving_here
+from tests.support.deadlines import HANGS_S
 from tests.support.external.nats import NatsServer, nats_server
+from tests.support.profiles import SEED
 from tests.support.rules import rule
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.errors import DefinitionInvalid, SourceRefused, SourceUnreachable
+from tidegate.pipeline.forward.position import PositionFile
 from tidegate.pipeline.forward.sinks.nats import NatsTarget, subject_of
-from tidegate.pipeline.forward.target import Patience, Row
+from tidegate.pipeline.forward.target import FeedBatch, Patience, Row
 
 pytestmark = [pytest.mark.system, pytest.mark.nightly]
+KEYS = 200
+KILLS = 6
 
-EXPECTED = "Nats-Expected-Stream"
+OF_ALL = {"Nats-Expected-Stream", "Nats-Msg-Id"}
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +73,7 @@ def messages(server: NatsServer) -> list[tuple[str, bytes, dict[str, str]]]:
             (
                 str(each.subject),
                 each.data or b"",
-                {name: text for name, text in (each.headers or {}).items() if name != EXPECTED},
+                {name: text for name, text in (each.headers or {}).items() if name not in OF_ALL},
             )
             for each in found
         ]
@@ -85,7 +94,8 @@ def opened(server: NatsServer, folder: Path, **given: str) -> NatsTarget:
 
 
 def row(key: bytes, value: bytes) -> Row:
-    return Row("publish", {"key": msgspec.Raw(key), "value": msgspec.Raw(value)})
+    fields = {"op": b'"publish"', "key": key, "value": value}
+    return Row("publish", {name: msgspec.Raw(text) for name, text in fields.items()})
 
 
 @rule("forward-1")
@@ -120,6 +130,115 @@ def test_records_and_removals_arrive_in_order_and_come_back(
         with ingesting(tmp_path, back, address):
             eventually(lambda: len(journal(address, "back")), 4)
         assert len(list(gateway.sow("back"))) == 2
+
+
+@rule("forward-6")
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_every_row_is_stored_once_whatever_is_killed(tmp_path: Path, is_whole: bool) -> None:
+    chance, stop = random.Random(SEED), threading.Event()
+    path = tmp_path / "targets.toml"
+    options = "conflation=none,bookmark=epoch" if is_whole else "conflation=20ms"
+    definition: dict[str, Any] = {"conflation": "off"} if is_whole else {"key": ["/k"]}
+    subject = "px.all" if is_whole else "px.{key/0}"
+    with (
+        nats_server(tmp_path) as server,
+        serving_here() as address,
+        Gateway(address) as gateway,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        make(server)
+        path.write_text(file(server, subject=subject).replace("conflation=50ms", options))
+        gateway.put_topic("prices", definition)
+
+        def publish() -> int:
+            count = 0
+            while not stop.wait(0.02):  # more than the stream can store: a batch is always written
+                part = range(count, count + KEYS // 2)
+                gateway.publish("prices", [{"k": each % KEYS, "n": each} for each in part])
+                count = part.stop
+            return count
+
+        publishing = threads.submit(publish)
+        try:
+            for at in range(KILLS):
+                before = stored(server)
+                command = commands.start("forward", str(path), TIDEGATE_GATEWAY=address)
+                await_more(server, before)
+                time.sleep(chance.uniform(0, 0.5))
+                command.kill()
+                command.communicate()
+                if at % 3 == 2:
+                    server.kill()
+                    server.start()
+        finally:
+            stop.set()
+        count = publishing.result(HANGS_S)
+        newest = {*range(count - KEYS, count)}
+        command = commands.start("forward", str(path), TIDEGATE_GATEWAY=address)
+        eventually(lambda: newest <= {*numbers(server)}, True)
+        command.kill()
+        command.communicate()
+        found = numbers(server)
+    if is_whole:
+        assert found == [*range(count)]
+        return
+    for each in range(KEYS):
+        of_key = [number for number in found if number % KEYS == each]
+        assert of_key == sorted({*of_key})
+
+
+def stored(server: NatsServer) -> int:
+    """How many messages the stream has."""
+
+    async def ask(stream: JetStreamContext) -> int:
+        return (await stream.stream_info("prices")).state.messages
+
+    return server.ask(ask)
+
+
+def await_more(server: NatsServer, before: int) -> None:
+    """Return when the stream has more messages than before."""
+    eventually(lambda: stored(server) > before, True)
+
+
+def numbers(server: NatsServer) -> list[int]:
+    """The numbers of the messages, in the stream's order."""
+
+    async def ask(stream: JetStreamContext) -> list[int]:
+        count = (await stream.stream_info("prices")).state.messages
+        reader = await stream.subscribe("px.>", ordered_consumer=True)
+        found = [await reader.next_msg(HANGS_S) for _ in range(count)]
+        return [msgspec.json.decode(each.data)["n"] for each in found]
+
+    return server.ask(ask)
+
+
+@rule("forward-6")
+def test_a_batch_is_written_again_as_it_was(server: NatsServer, tmp_path: Path) -> None:
+    make(server, duplicate_window=1.0)
+    batch = FeedBatch([row(b'["a"]', b"1"), row(b'["b"]', b"2")], "e-2")
+
+    def write(after_s: float = 0.0) -> list[bytes]:
+        time.sleep(after_s)
+        with (
+            closing(PositionFile(tmp_path / "position")) as position,
+            closing(opened(server, tmp_path)) as target,
+        ):
+            assert position.resume("identity") == ""
+            target.write((position.unfinished or position.begin(batch)).rows)
+        return [payload for _, payload, _ in messages(server)]
+
+    assert write() == [b"1", b"2"]
+    assert write() == [b"1", b"2"]
+    assert write(after_s=2.0) == [b"1", b"2", b"1", b"2"]  # the stream has forgotten the ids
+    with closing(PositionFile(tmp_path / "position")) as position:
+        position.resume("identity")
+        position.note("e-2")
+    with closing(PositionFile(tmp_path / "position")) as position:
+        assert (position.resume("identity"), position.unfinished) == ("e-2", None)
+        position.begin(batch)
+    with closing(PositionFile(tmp_path / "position")) as position:
+        assert (position.resume("another"), position.unfinished) == ("", None)
 
 
 def test_a_bucket_may_be_the_target(server: NatsServer, tmp_path: Path) -> None:
