@@ -46,21 +46,22 @@ def key_of(number: int) -> int:
     return number % KEYS
 
 
-def message(number: int) -> str:
-    """The text of a message."""
-    return json.dumps({"k": key_of(number), "n": number})
-
-
 class Feed(Protocol):
     """A source that gets numbered messages, and can be killed.
 
     Attributes:
         source: the table `source` of a definition, without braces.
         counts_once: whether each message is published exactly once.
+        padding: characters that are added to each message.
     """
 
     source: str
     counts_once: bool
+    padding: int = 0
+
+    def message(self, number: int) -> str:
+        """The text of a message."""
+        return json.dumps({"k": key_of(number), "n": number, "x": "x" * self.padding})
 
     def start(self) -> None:
         """Start it, for the first time or after a kill."""
@@ -75,7 +76,7 @@ class Feed(Protocol):
         """Add messages in their order, each once; returns once the source has them."""
 
 
-class RedisFeed:
+class RedisFeed(Feed):
     counts_once = True
 
     def __init__(self, folder: Path) -> None:
@@ -98,7 +99,7 @@ class RedisFeed:
             steps = self._client.pipeline(transaction=False)
             for number in numbers:
                 # Its own id, so that one whose answer was lost is not there twice.
-                steps.xadd("s", {"j": message(number)}, id=f"{number + 1}-0")
+                steps.xadd("s", {"j": self.message(number)}, id=f"{number + 1}-0")
             try:
                 answers = steps.execute(raise_on_error=False)
             except RedisUnreachable:
@@ -109,7 +110,7 @@ class RedisFeed:
                 return
 
 
-class FileFeed:
+class FileFeed(Feed):
     counts_once = True
 
     def __init__(self, folder: Path) -> None:
@@ -130,10 +131,10 @@ class FileFeed:
 
     def put(self, numbers: range) -> None:
         with self._path.open("a") as file:
-            file.writelines(message(number) + "\n" for number in numbers)
+            file.writelines(self.message(number) + "\n" for number in numbers)
 
 
-class MqttFeed:
+class MqttFeed(Feed):
     counts_once = False
 
     def __init__(self, folder: Path) -> None:
@@ -164,7 +165,7 @@ class MqttFeed:
     def put(self, numbers: range) -> None:
         # The client repeats by itself what was not acknowledged when it connects again.
         self._awaited |= {
-            self._client.publish("s", message(number), qos=1).mid for number in numbers
+            self._client.publish("s", self.message(number), qos=1).mid for number in numbers
         }
         while self._awaited:
             try:
@@ -174,7 +175,7 @@ class MqttFeed:
                 time.sleep(RETRY_S)
 
 
-class KafkaFeed:
+class KafkaFeed(Feed):
     counts_once = True
 
     def __init__(self, folder: Path) -> None:
@@ -203,11 +204,11 @@ class KafkaFeed:
     def put(self, numbers: range) -> None:
         assert self._producer is not None
         for number in numbers:
-            self._producer.produce("s", message(number), key=str(key_of(number)))
+            self._producer.produce("s", self.message(number), key=str(key_of(number)))
         assert self._producer.flush(HANGS_S) == 0
 
 
-class NatsFeed:
+class NatsFeed(Feed):
     counts_once = True
 
     def __init__(self, folder: Path) -> None:
@@ -255,7 +256,7 @@ class NatsFeed:
         stream = self._client.jetstream()
         # Its own id, so that one whose answer was lost is not there twice.
         sent = [
-            stream.publish("s", message(each).encode(), headers={"Nats-Msg-Id": str(each)})
+            stream.publish("s", self.message(each).encode(), headers={"Nats-Msg-Id": str(each)})
             for each in numbers
         ]
         await asyncio.gather(*sent)
@@ -270,7 +271,7 @@ async def _ignore(error: Exception) -> None:
     """The client would log it."""
 
 
-class PostgresFeed:
+class PostgresFeed(Feed):
     counts_once = True
 
     def __init__(self, folder: Path) -> None:
@@ -287,7 +288,7 @@ class PostgresFeed:
         self._server.start()
         if not self._has_table:
             self._server.execute(
-                "CREATE TABLE s (n int PRIMARY KEY, k int)",
+                "CREATE TABLE s (n int PRIMARY KEY, k int, x text)",
                 "CREATE PUBLICATION s FOR TABLE s",
                 "SELECT pg_create_logical_replication_slot('s', 'pgoutput')",
             )
@@ -303,7 +304,7 @@ class PostgresFeed:
 
     def put(self, numbers: range) -> None:
         rows = (
-            f"INSERT INTO s SELECT n, n % {KEYS} FROM "
+            f"INSERT INTO s SELECT n, n % {KEYS}, repeat('x', {self.padding}) FROM "
             f"generate_series({numbers.start}, {numbers.stop - 1}) n ON CONFLICT DO NOTHING"
         )
         while True:
@@ -318,7 +319,7 @@ class PostgresFeed:
                 return
 
 
-class RabbitFeed:
+class RabbitFeed(Feed):
     counts_once = True
 
     def __init__(self, folder: Path) -> None:
@@ -349,7 +350,7 @@ class RabbitFeed:
                     self._channel = self._connect()
                     self._next = self._newest(self._channel, numbers.stop - 1) + 1
                 for number in range(self._next, numbers.stop):
-                    self._channel.basic_publish("", "s", message(number).encode())
+                    self._channel.basic_publish("", "s", self.message(number).encode())
                 self._next = numbers.stop
                 if self._newest(self._channel, numbers.stop - 1) == numbers.stop - 1:
                     return

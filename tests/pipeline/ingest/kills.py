@@ -3,8 +3,9 @@
     python -m tests.pipeline.ingest.kills --kind kafka --messages 100000 --kills 21
 
 prints a row of the table in `docs/evidence.md`. With `--kills 0` the source has all messages before
-the command is started, and the row says how fast they are published; with `--outage 60` the gateway
-is away for so many seconds meanwhile.
+the command is started, and the row says how fast they are published. With `--outage 300` nothing is
+killed but the gateway, which is away for so many seconds, while the source gets `--rate` messages a
+second.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ HISTORY = {"messages": 100_000_000, "bytes": "100GiB"}
 PUT_MAX = 500
 PAUSE_S_MAX = 0.5
 POLL_S = 0.05
+PADDING = 400
+"""Characters of the messages during an outage: what is not bounded grows by more than a batch."""
+BEFORE_S = 5.0
+"""How long messages are published before an outage."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,21 @@ class Outcome:
     memory: int
     command_cpu_s: float = 0.0
     gateway_cpu_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Outage:
+    """What arrived after an outage of the gateway, and the memory of the command at its largest.
+
+    Attributes:
+        outcome: of all; its `memory` is that at the end.
+        memory_before: until the gateway went away.
+        memory_away: until it came back.
+    """
+
+    outcome: Outcome
+    memory_before: int
+    memory_away: int
 
 
 class World:
@@ -120,13 +140,14 @@ class World:
         self.feed.kill()
         self.feed.start()
 
-    def note_memory(self) -> None:
-        """Record how much memory the command has had at most."""
+    def note_memory(self) -> int:
+        """Record and return how much memory the command has had at most."""
         assert self.command is not None
         assert self.command.poll() is None, self._log.read_text()
         status = Path(f"/proc/{self.command.pid}/status").read_text()
         peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
         self.memory = max(self.memory, int(peak.split()[1]) * 1024)
+        return self.memory
 
     def close(self) -> None:
         if self.command is not None:
@@ -353,22 +374,34 @@ def cpu_seconds(world: World) -> tuple[float, float]:
     return (times[0].user + times[0].system, times[1].user + times[1].system)
 
 
-def outlast(folder: Path, feed: Feed, messages: int, outage_s: float) -> Outcome:
-    """Put messages into a feed while the gateway is away for so many seconds."""
+def outlast(folder: Path, feed: Feed, rate: int, outage_s: float) -> Outage:
+    """Put messages into a feed at a rate, and take the gateway away meanwhile."""
+    feed.padding = PADDING
     with world_of(folder, feed) as world, fed(feed, random.Random(0)) as feeding:
         begun_s = time.monotonic()
         world.start_command()
         arrivals = Arrivals(world.address)
-        feeding.allow(messages // 10)
+        feeding.allow(rate)
         arrivals.await_more()
+        messages = paced(feeding, rate, rate, BEFORE_S)
+        memory_before = world.note_memory()
         world.stop_gateway()
-        away_s = time.monotonic()
-        feeding.allow(messages)
-        feeding.await_put(messages)
-        time.sleep(max(0.0, outage_s - (time.monotonic() - away_s)))
-        world.note_memory()
+        messages = paced(feeding, messages, rate, outage_s)
+        memory_away = world.note_memory()
         world.start_gateway()
-        return counted(world, arrivals, messages, 0, begun_s)
+        return Outage(counted(world, arrivals, messages, 1, begun_s), memory_before, memory_away)
+
+
+def paced(feeding: Feeding, put: int, rate: int, seconds: float) -> int:
+    """Let messages be put at a rate for some time; return how many have been put in all."""
+    begun_s = time.monotonic()
+    while (passed_s := time.monotonic() - begun_s) < seconds:
+        feeding.allow(put + int(rate * passed_s))
+        time.sleep(POLL_S)
+    put += int(rate * seconds)
+    feeding.allow(put)
+    feeding.await_put(put)
+    return put
 
 
 def row(kind: str, outcome: Outcome) -> str:
@@ -387,6 +420,16 @@ def row(kind: str, outcome: Outcome) -> str:
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
+def outage_row(kind: str, outage: Outage) -> str:
+    """Return a line of the table of outages in `docs/evidence.md`."""
+    outcome = outage.outcome
+    peaks = (outage.memory_before, outage.memory_away, outcome.memory)
+    cells: list[object] = [kind, f"{outcome.messages:,}", f"{outcome.seconds:,.0f}"]
+    cells += [outcome.lost, outcome.doubled, outcome.out_of_order]
+    cells += [f"{each / 1e6:.0f} MB" for each in peaks]
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.pipeline.ingest.kills")
@@ -394,6 +437,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--kills", type=int, default=21)
     parser.add_argument("--outage", type=float, help="seconds without a gateway, and no kills")
+    parser.add_argument("--rate", type=int, default=2_000, help="messages a second of an outage")
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "big"))
     options = parser.parse_args()
     # Not below the user's own: servers of other users have to enter it.
@@ -401,8 +445,10 @@ def main() -> None:
         folder = Path(name)
         feed = FEEDS[options.kind](folder)
         if options.outage is not None:
-            outcome = outlast(folder, feed, options.messages, options.outage)
-        elif options.kills:
+            outage = outlast(folder, feed, options.rate, options.outage)
+            print(outage_row(options.kind, outage), flush=True)
+            return
+        if options.kills:
             outcome = play(folder, feed, options.messages, options.kills, options.seed)
         else:
             outcome = measure(folder, feed, options.messages)

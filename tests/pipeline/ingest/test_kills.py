@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.ingest.feeds import FEEDS
-from tests.pipeline.ingest.kills import Arrivals, play
+from tests.pipeline.ingest.kills import Arrivals, outlast, play
 from tests.support.profiles import SEED
 from tests.support.rules import rule
 
 pytestmark = pytest.mark.system
+RATE = 2_000
+OUTAGE_S = 20.0
+GROWTH_MAX = 8 * 1024 * 1024
+"""Of memory during an outage: 40,000 messages would take more than thirty megabytes."""
+CATCH_UP_MAX = 32 * 1024 * 1024
+"""Of memory after it, when batches are full."""
 
 
 def check(folder: Path, kind: str, messages: int, kills: int) -> None:
@@ -42,6 +48,18 @@ def test_each_part_is_killed_once(folder: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", FEEDS)
 def test_each_part_is_killed_often(folder: Path, kind: str) -> None:
     check(folder, kind, messages=20_000, kills=12)
+
+
+@rule("ingest-5")
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", FEEDS)
+def test_memory_does_not_grow_while_the_gateway_is_away(folder: Path, kind: str) -> None:
+    feed = FEEDS[kind](folder)
+    found = outlast(folder, feed, RATE, OUTAGE_S)
+    outcome = found.outcome
+    assert (outcome.lost, outcome.doubled, outcome.out_of_order) == (0, 0, 0), found
+    assert found.memory_away - found.memory_before < GROWTH_MAX, found
+    assert outcome.memory - found.memory_before < CATCH_UP_MAX, found
 
 
 def test_what_is_behind_a_later_message_of_its_key_is_out_of_order() -> None:
