@@ -1,4 +1,4 @@
-""""""
+"""Bodies of messages are kept, merged and saved as the engine does."""
 
 from __future__ import annotations
 

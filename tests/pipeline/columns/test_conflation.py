@@ -1,4 +1,4 @@
-""""""
+"""Conflation in columns delivers the same rows as the engine."""
 
 from __future__ import annotations
 

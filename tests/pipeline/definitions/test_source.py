@@ -1,4 +1,4 @@
-""""""
+"""The table `source` is read strictly, and each source has a label without secrets."""
 
 from __future__ import annotations
 

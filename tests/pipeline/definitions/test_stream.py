@@ -1,4 +1,4 @@
-""""""
+"""Definition files of streams are read strictly; a mistake is one line that names its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-""""""
+"""TOML tables are read strictly: unknown fields, wrong types and bad values are errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-""""""
+"""Pages of envelopes become rows, and a page that does not continue is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-""""""
+"""Figures and progress lines of a stream, from the progress that Spark reports."""
 
 from __future__ import annotations
 

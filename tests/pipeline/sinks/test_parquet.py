@@ -1,4 +1,4 @@
-""""""
+"""A Parquet sink writes each batch once, even if Spark repeats it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-""""""
+"""A topic sink stages and commits each batch once, even if Spark repeats it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-""""""
+"""Files of NDJSON, CSV and Parquet are read in order, and bad lines are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-""""""
+"""Kafka's keys name records, and its connector is downloaded or named as missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-""""""
+"""Entries of a Redis stream are read in order, and lost entries are an error."""
 
 from __future__ import annotations
 

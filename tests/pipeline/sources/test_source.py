@@ -1,4 +1,4 @@
-""""""
+"""Every source yields PUBLISHED rows, or says where the lines are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-""""""
+"""A checkpoint belongs to one stream, one process and one epoch of the sink."""
 
 from __future__ import annotations
 

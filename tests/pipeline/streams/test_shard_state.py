@@ -1,4 +1,4 @@
-""""""
+"""The state of shards survives restarts, and lost or damaged state is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-""""""
+"""A stream publishes each batch once, across restarts, new epochs and refusals."""
 
 from __future__ import annotations
 

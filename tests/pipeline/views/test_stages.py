@@ -1,4 +1,4 @@
-""""""
+"""Stages of a view keep a table for each shard, and pass on refused lines."""
 
 from __future__ import annotations
 
