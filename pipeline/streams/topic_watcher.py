@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
 
 from tidegate.clients.answers import TopicsPage
 from tidegate.clients.gateway import Gateway
@@ -13,7 +13,6 @@ from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.errors import PipelineError
 from tidegate.pipeline.operations.supervisor import Say
-from tidegate.pipeline.streams.runner import StreamRunner
 
 # An unchanged list is a 304 for each page, so frequent polling is cheap for both sides.
 POLL_EVERY_S = 2.0
@@ -23,12 +22,25 @@ Fillable = tuple[Sequence[StreamDefinition], Sequence[str]]
 """The streams that fill topics, and one sentence for each topic that cannot be filled."""
 
 
+class Streams(Protocol):
+    """The streams that run, such as a `StreamRunner`."""
+
+    def join(self, definition: StreamDefinition) -> None:
+        """Start a stream."""
+
+    def leave(self, name: str, *, forget: bool) -> None:
+        """Stop a stream, and with `forget` remove its checkpoint."""
+
+    def lost(self) -> Collection[str]:
+        """Return the streams whose source no longer has what they need."""
+
+
 class SparkTopicWatcher:
     """Starts and stops streams as topics are created and deleted.
 
     Args:
         topics: returns the streams to run; raises PipelineError.
-        runner: starts and stops the streams.
+        streams: starts and stops them.
         say: prints a line.
         restarts: whether a stream that has lost its source restarts from the records.
         monotonic: seconds; for tests.
@@ -37,14 +49,14 @@ class SparkTopicWatcher:
     def __init__(
         self,
         topics: Callable[[], Fillable],
-        runner: StreamRunner,
+        streams: Streams,
         say: Say,
         *,
         restarts: bool,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._topics = topics
-        self._runner = runner
+        self._streams = streams
         self._say = say
         self._restarts = restarts
         self._monotonic = monotonic
@@ -87,17 +99,17 @@ class SparkTopicWatcher:
         return {stream.name: stream for stream in streams}
 
     def _follow(self, wanted: dict[str, StreamDefinition]) -> None:
-        lost = self._runner.lost() if self._restarts else ()
+        lost = self._streams.lost() if self._restarts else ()
         for name, running in list(self._running.items()):
             new = wanted.get(name)
             if new != running or name in lost:
                 # The checkpoint's path names epochs and shape: an equal path may be continued.
                 continues = new is not None and new.checkpoint == running.checkpoint
                 del self._running[name]
-                self._runner.leave(name, forget=not continues or name in lost)
+                self._streams.leave(name, forget=not continues or name in lost)
         for name, definition in wanted.items():
             if name not in self._running:
-                self._runner.join(definition)
+                self._streams.join(definition)
                 self._running[name] = definition
         self._say_once("" if wanted else "no topic says engine: spark; waiting for one")
 
