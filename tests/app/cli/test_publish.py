@@ -64,7 +64,7 @@ def test_the_refusal_of_another_key_names_the_topic_and_the_way(gateway: Gateway
     words = ("topics", "create", "prices", "--key", "/symbol")
     ended = call(*words, "--gateway", gateway.base_url)
     assert ended.code == 1
-    assert "[topic-conflict, topic prices]" in ended.err
+    assert "[topic-conflict, topic prices, field /key]" in ended.err
     assert "holds messages" in ended.err
     assert ended.err.endswith("The command is: tidegate topics delete prices\n")
 
