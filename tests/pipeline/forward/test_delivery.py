@@ -109,3 +109,68 @@ def test_rows_and_their_position_are_stored_in_one_step(tmp_path: Path) -> None:
         letters = journal(address, "t.undelivered")
         assert {each["reason"] for each in letters} == {"unlucky"}
     assert not list(tmp_path.glob("*.position*"))
+
+
+@dataclass
+class Recognizer:
+    """A sink that knows message ids; its first write is followed by a newer value and a failure."""
+
+    gateway: Gateway
+    written: list[list[tuple[str, Any]]] = field(default_factory=list)
+    kind: ClassVar[str] = "recognizer"
+    keeps_position: ClassVar[bool] = False
+    knows_message_ids: ClassVar[bool] = True
+    place: str = "recognizer"
+
+    def target(self, name: str, patience: Patience) -> RecognizerTarget:
+        return RecognizerTarget(self)
+
+
+class RecognizerTarget:
+    """One start of it."""
+
+    def __init__(self, recognizer: Recognizer) -> None:
+        self._recognizer = recognizer
+
+    def open(self) -> None:
+        pass
+
+    def write(self, rows: Sequence[Row]) -> list[Refusal]:
+        recognizer = self._recognizer
+        recognizer.written.append([(row.message_id, brief_of(row)) for row in rows])
+        if len(recognizer.written) == 1:
+            recognizer.gateway.publish("t", {"k": 1, "n": 2})
+            raise SourceUnreachable("away")
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+@rule("forward-6")
+def test_a_batch_is_written_again_as_it_was_with_the_same_ids(tmp_path: Path) -> None:
+    stop, position = Stop(), tmp_path / "position"
+    with serving_here() as address, Gateway(address) as gateway, ThreadPoolExecutor(1) as threads:
+        gateway.put_topic("t", {"key": ["/k"]})
+        gateway.publish("t", {"k": 1, "n": 1})
+        [read] = definitions(tmp_path, FILE, address)
+        recognizer = Recognizer(gateway)
+        forwards = [replace(read, sink=recognizer, position=position)]
+        running = threads.submit(run_forwards, forwards, RunOptions(), stop, print)
+        try:
+            eventually(lambda: {"k": 1, "n": 2} in map(newest, recognizer.written), True)
+        finally:
+            stop.ask()
+            running.result(HANGS_S)
+    first, again, *_ = recognizer.written
+    assert first == again
+    assert newest(first) != {"k": 1, "n": 2}
+    ids = [message_id for batch in recognizer.written[1:] for message_id, _ in batch]
+    assert len(ids) == len({*ids})
+    assert all(ids)
+    assert b"rows" not in position.read_bytes()
+
+
+def newest(batch: list[tuple[str, Any]]) -> Any:
+    """The value of the last row of a batch."""
+    return batch[-1][1][1]
