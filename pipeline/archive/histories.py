@@ -182,8 +182,8 @@ def _check(location: SourceLocation, text: bytes) -> None:
 
 def _time_ms(text: bytes, time: TimeField, location: SourceLocation) -> int:
     try:
-        member = getter(time.path.steps)(text)
-        return time.ns(msgspec.json.decode(member or b"null")) // MILLISECOND_NS
+        found = getter(time.path.steps)(text)
+        return time.ns(msgspec.json.decode(found or b"null")) // MILLISECOND_NS
     except (ValueError, msgspec.MsgspecError):
         raise HistoryInvalid(f"{location}: no time in {time.path}") from None
 

@@ -1,7 +1,7 @@
-"""Rows of columns as JSON objects, thousands at once: the texts that Spark's `to_json` makes.
+"""Writes rows of columns as JSON objects, thousands at once, with the text of Spark's `to_json`.
 
-A *kind* is a type as Spark's `StructType.json` has it: a name, or a table for a nested one. Null is
-no member, and times have six digits of microseconds, so that texts sort as times do.
+A *kind* is a type as in Spark's `StructType.json`: a name, or a table for a nested type. Nulls are
+left out, and times have six digits of microseconds, so that texts sort as times do.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ def arrow_type(kind: str) -> pa.DataType:
 
 
 def objects_of(fields: Sequence[Field], columns: Sequence[pa.Array], beside: str = "") -> pa.Array:
-    """Return an object for each row; `beside` are members of all of them, as `"day":7`."""
+    """Return an object for each row; `beside` are more fields of every object, as `"day":7`."""
     parts: list[Part] = []
     for field, column in zip(fields, columns, strict=True):
         texts = texts_of(field.kind, column)
         mark = _mark(field.kind)
-        member = [f",{quoted(field.name)}:{mark}", texts, mark]
-        # A null makes its whole member null, which the object leaves out.
-        parts += [joined(*member)] if texts.null_count else member
+        pair = [f",{quoted(field.name)}:{mark}", texts, mark]
+        # A null makes its whole pair null, which the object leaves out.
+        parts += [joined(*pair)] if texts.null_count else pair
     ending = f",{beside}}}" if beside else "}"
-    members = pc.binary_join_element_wise(*parts, ending, "", null_handling="skip")
-    # Any member may be the first: all come with a comma, and the brace takes the place of one.
-    objects = pc.binary_replace_slice(members, 0, 1, "{")
-    return objects if beside else pc.if_else(pc.equal(members, ending), "{}", objects)
+    pairs = pc.binary_join_element_wise(*parts, ending, "", null_handling="skip")
+    # Any pair may be the first, so each begins with a comma; the brace replaces the first one.
+    objects = pc.binary_replace_slice(pairs, 0, 1, "{")
+    return objects if beside else pc.if_else(pc.equal(pairs, ending), "{}", objects)
 
 
 def joined(*parts: Part) -> pa.Array:

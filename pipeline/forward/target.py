@@ -27,7 +27,7 @@ class Row:
 
     Attributes:
         op: `snapshot`, `publish`, `delta`, `delete` for a removal, or `reset`.
-        fields: the members of the envelope with their JSON texts, `op` among them.
+        fields: the fields of the envelope with their JSON texts, `op` among them.
         message_id: the same when the row is written again, if its sink `knows_message_ids`.
     """
 

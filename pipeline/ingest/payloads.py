@@ -103,12 +103,12 @@ class RecordInvalid(Exception):
     """A record that is no message of the topic; the text is the reason."""
 
 
-Members = dict[str, msgspec.Raw]
-_members = msgspec.json.Decoder(Members).decode
+JsonFields = dict[str, msgspec.Raw]
+_decode_fields = msgspec.json.Decoder(JsonFields).decode
 _encode = msgspec.json.encode
 _encode_numbers = msgspec.json.Encoder(decimal_format="number").encode
 WRAPPED = "value"
-"""The field of a payload that is no object, where other fields are added."""
+"""The field that holds a payload which is not an object, so that other fields can be added."""
 
 
 class PayloadReader:
@@ -203,7 +203,7 @@ class PayloadReader:
         if "payload" in event and "schema" in event:
             if bytes(event["payload"]) == NULL:
                 return self._tombstone(record, self._mapping.key_format)
-            event = _members_of(bytes(event["payload"]))
+            event = _fields_of(bytes(event["payload"]))
         match bytes(event.get("op", b"")):
             case b'"c"' | b'"r"' | b'"u"':
                 return self._message(record, self._inner(_row(event, "after")))
@@ -237,12 +237,12 @@ class PayloadReader:
         if not self._mapping.fields:
             return value
         try:
-            members = _members(value)
+            fields = _decode_fields(value)
         except msgspec.ValidationError:
-            members = {WRAPPED: msgspec.Raw(value)}
-        return _encode(members | self._added(record))
+            fields = {WRAPPED: msgspec.Raw(value)}
+        return _encode(fields | self._added(record))
 
-    def _added(self, record: SourceRecord) -> Members:
+    def _added(self, record: SourceRecord) -> JsonFields:
         return {
             name: msgspec.Raw(_encode(self._part(record, each)))
             for name, each in self._mapping.fields.items()
@@ -279,21 +279,21 @@ class PayloadReader:
         raise RecordInvalid(reason)
 
     def _tombstone_key(self, record: SourceRecord, key_format: KeyFormat | None) -> str | None:
-        members, text = self._added(record), record.broker_key
+        fields, text = self._added(record), record.broker_key
         if text is not None and text[:1] == b"{" and key_format is not KeyFormat.TEXT:
-            members = self._key_members(text) | members
+            fields = self._key_fields(text) | fields
         if not self._spec:
             return None
         try:
-            return self._key_of(_encode(members))
+            return self._key_of(_encode(fields))
         except KeysError:
             return removed_key(text, self._spec, self._key_of, key_format) if text else None
 
-    def _key_members(self, text: bytes) -> Members:
-        members = _object(text)
-        if self._mapping.form is PayloadForm.DEBEZIUM and {"schema", "payload"} <= members.keys():
-            return _members_of(bytes(members["payload"]))
-        return members
+    def _key_fields(self, text: bytes) -> JsonFields:
+        fields = _object(text)
+        if self._mapping.form is PayloadForm.DEBEZIUM and {"schema", "payload"} <= fields.keys():
+            return _fields_of(bytes(fields["payload"]))
+        return fields
 
     def _removal(self, named: str) -> Line:
         if not self._spec:
@@ -334,19 +334,19 @@ def _is_finite(found: object) -> bool:
     return not isinstance(found, list) or all(map(_is_finite, found))
 
 
-def _object(text: bytes) -> Members:
+def _object(text: bytes) -> JsonFields:
     check_json(text)
-    return _members_of(text)
+    return _fields_of(text)
 
 
-def _members_of(text: bytes) -> Members:
+def _fields_of(text: bytes) -> JsonFields:
     try:
-        return _members(text)
+        return _decode_fields(text)
     except msgspec.ValidationError:
         raise RecordInvalid("not a JSON object") from None
 
 
-def _row(event: Members, name: str) -> bytes:
+def _row(event: JsonFields, name: str) -> bytes:
     row = bytes(event.get(name, NULL))
     if row == NULL:
         raise RecordInvalid(f"the event has no {name}")

@@ -110,8 +110,8 @@ class MessageConverter:
             raise RecordInvalid(f"an Any of the type {address}, which the schema lacks") from None
         except DecodeError as error:
             raise RecordInvalid(f"an Any that is not {address}: {error}") from None
-        members = inner if isinstance(inner, dict) else {"value": inner}
-        return {"@type": address, **members}
+        fields = inner if isinstance(inner, dict) else {"value": inner}
+        return {"@type": address, **fields}
 
     def _field_converter(self, field: FieldDescriptor) -> Convert:
         kind = field.message_type

@@ -35,11 +35,11 @@ SECONDS_MAX = 60
 BYTES_MAX = 64 * 1024 * 1024
 """Of the values of a file in JSON, which are held until it is written."""
 ENVELOPE = {"_op": "op", "_key": "key", "_bookmark": "bookmark", "_reason": "reason"}
-"""Columns of every file, and the members of an envelope that they have."""
+"""Columns of every file, and the fields of an envelope that they have."""
 VALUE = "_value"
 OTHERS = "_others"
 TEXTS = ("op", "bookmark", "reason")
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 Record = dict[str, Any]
 
@@ -180,10 +180,10 @@ class ParquetTarget:
 
     def _record(self, row: Row) -> Record:
         record: Record = {}
-        for name, member in ENVELOPE.items():
-            if member in row.fields:
-                text = bytes(row.fields[member])
-                is_text = member in TEXTS
+        for name, field in ENVELOPE.items():
+            if field in row.fields:
+                text = bytes(row.fields[field])
+                is_text = field in TEXTS
                 record[name] = msgspec.json.decode(text) if is_text else text.decode()
         if "value" not in row.fields:
             return record
@@ -194,14 +194,14 @@ class ParquetTarget:
         if text == b"null":  # of a removal whose record is not known any more
             return record
         try:
-            members = _MEMBERS.decode(text)
+            fields = _DECODER.decode(text)
         except msgspec.DecodeError:
             raise ValueError("its value is not an object") from None
         for column in self._columns:
-            if column.name in members:
-                record[column.name] = column.read(bytes(members.pop(column.name)))
-        if members and self._has_others:
-            record[OTHERS] = msgspec.json.encode(members).decode()
+            if column.name in fields:
+                record[column.name] = column.read(bytes(fields.pop(column.name)))
+        if fields and self._has_others:
+            record[OTHERS] = msgspec.json.encode(fields).decode()
         return record
 
     def _finish(self) -> None:

@@ -18,7 +18,7 @@ from tidegate.pipeline.forward.target import Patience, Refusal, Row
 from tidegate.pipeline.redis_server import RedisServer
 
 TEXTS = ("topic", "op", "bookmark", "reason")
-"""Members of an envelope that are texts; the others go as JSON."""
+"""Fields of an envelope that are strings; the others are sent as JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,8 +112,8 @@ class Table:
         return all(one[at] == other[at] for at in self._identity)
 
     def _object(self, values: Values, places: Iterable[int]) -> bytes:
-        members = [self._names[at] + (values[at] or b"") for at in places if values[at]]
-        return b"{" + b",".join(members) + b"}"
+        fields = [self._names[at] + (values[at] or b"") for at in places if values[at]]
+        return b"{" + b",".join(fields) + b"}"
 
 
 @dataclass(slots=True)
