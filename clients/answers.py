@@ -12,6 +12,7 @@ import msgspec
 from tidegate.clients.errors import FOREIGN, AnswerInvalid, GatewayProblem
 
 Fields = dict[str, Any]
+PROBLEM = "application/problem+json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,13 @@ class Published:
 
 
 def problem_of(answer: httpx2.Response) -> GatewayProblem:
-    """Return the refusal in an answer; without a problem document its status decides."""
-    said = _decoded(answer.content) or {}
+    """Return the refusal in an answer; one that is no gateway's has a code of its status.
+
+    Proxies and API gateways refuse in JSON, too, some with a member `code`: the media type tells.
+    """
+    said = (_decoded(answer.content) or {}) if media_type_of(answer) == PROBLEM else {}
+    if not isinstance(said.get("code"), str):
+        said = {}
     request = answer.request
     is_subscribing = request.method == "POST" and request.url.path.endswith("/subscriptions")
     asked = _decoded(request.content) if is_subscribing else None
@@ -114,14 +120,14 @@ def about_of(path: str) -> str:
     return ""
 
 
-def fields_of(answer: httpx2.Response) -> Fields:
+def fields_of(answer: httpx2.Response, *required: str) -> Fields:
     """Return the JSON object of an answer.
 
     Raises:
-        AnswerInvalid: the answer has none.
+        AnswerInvalid: the answer has none, or it lacks a required member.
     """
     fields = _decoded(answer.content)
-    if fields is None:
+    if fields is None or not fields.keys() >= set(required):
         raise AnswerInvalid(f"{answer.request.url} did not answer as a Tidegate gateway does")
     return fields
 
@@ -132,12 +138,18 @@ def require_media_type(answer: httpx2.Response, *accepted: str) -> None:
     Raises:
         AnswerInvalid: another type, so the answer is not one of a gateway.
     """
-    sent = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    sent = media_type_of(answer)
     if sent not in accepted:
         raise AnswerInvalid(
             f"{answer.request.url} sent {sent or 'no Content-Type'}, not {accepted[0]}: "
             "it is not a Tidegate gateway"
         )
+
+
+def media_type_of(answer: httpx2.Response) -> str:
+    """Return the media type of an answer without parameters; empty without one."""
+    sent: str = answer.headers.get("content-type", "")
+    return sent.partition(";")[0].strip().lower()
 
 
 class Lines:

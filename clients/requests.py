@@ -212,7 +212,7 @@ def stage(topic: str, post: Post, *, enveloped: bool) -> Request[int]:
     """Keep messages aside; the answer is their number."""
     path, params = f"{topic_path(topic)}/messages", {"format": "envelope"} if enveloped else None
     given = {"content": post.body, "headers": post.headers, "params": params}
-    return Request("POST", path, lambda answer: int(fields_of(answer)["messages"]), given, True)
+    return Request("POST", path, _staged, given, takes_effect_once=True)
 
 
 def commit(
@@ -251,7 +251,7 @@ def explain(topic: str, **request: str | None) -> Request[Fields]:
 def open_session(limits: Fields | None, conflated: bool) -> Request[Fields]:
     """Open a session of many subscriptions."""
     body = {"conflated": conflated, **({} if limits is None else {"limits": limits})}
-    return Request("POST", SESSIONS, fields_of, {"json": body})
+    return Request("POST", SESSIONS, _opened, {"json": body})
 
 
 def about_session(
@@ -260,7 +260,7 @@ def about_session(
     """Ask for, change or close a session, or one of its subscriptions at `path`."""
     given = {} if document is None else {"json": document}
     whole = f"{SESSIONS}/{quote(session, safe='')}{path}"
-    read = _emptied if method == "DELETE" else fields_of
+    read = {"DELETE": _emptied, "POST": _subscribed}.get(method, fields_of)
     return Request(method, whole, read, given)
 
 
@@ -277,12 +277,24 @@ def _defined(answer: httpx2.Response) -> Defined:
 def _page(answer: httpx2.Response) -> TopicsPage | None:
     if answer.status_code == NOT_MODIFIED:
         return None
-    page = fields_of(answer)
+    page = fields_of(answer, "topics")
     return TopicsPage(page["topics"], page.get("next"), answer.headers.get("ETag", ""))
 
 
 def _published(answer: httpx2.Response) -> Published:
-    return Published.of(fields_of(answer))
+    return Published.of(fields_of(answer, "topic", "messages"))
+
+
+def _staged(answer: httpx2.Response) -> int:
+    return int(fields_of(answer, "messages")["messages"])
+
+
+def _opened(answer: httpx2.Response) -> Fields:
+    return fields_of(answer, "session")
+
+
+def _subscribed(answer: httpx2.Response) -> Fields:
+    return fields_of(answer, "sub")
 
 
 def _deleted(answer: httpx2.Response) -> int:

@@ -8,7 +8,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
+from tidegate.clients.errors import (
+    AnswerInvalid,
+    GatewayError,
+    GatewayProblem,
+    GatewayUnreachable,
+)
 
 PATIENCE_S = 10.0
 TOO_MANY = 429
@@ -24,10 +29,10 @@ OnRetry = Callable[[Exception], None]
 
 
 def is_temporary(error: Exception) -> bool:
-    """Return True if a repeated request may succeed: no answer of a gateway, 429, or any 5xx."""
+    """Return True if a repeated request may succeed: no gateway's answer, 429, or any 5xx."""
     if isinstance(error, GatewayProblem):
         return error.status == TOO_MANY or error.status >= 500 or error.is_proxy_outage
-    return isinstance(error, GatewayUnreachable)
+    return isinstance(error, GatewayUnreachable | AnswerInvalid)
 
 
 def doubled_s(failures: int, first_s: float, most_s: float) -> float:

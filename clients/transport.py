@@ -6,6 +6,7 @@ import os
 import re
 import ssl
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
@@ -13,7 +14,13 @@ from urllib.parse import urlsplit
 import httpx2
 
 from tidegate.clients import DEFAULT_ADDRESS
-from tidegate.clients.answers import Lines, problem_of, require_media_type
+from tidegate.clients.answers import (
+    PROBLEM,
+    Lines,
+    media_type_of,
+    problem_of,
+    require_media_type,
+)
 from tidegate.clients.errors import (
     AnswerInvalid,
     CertificateUnusable,
@@ -27,7 +34,6 @@ from tidegate.clients.token import Token
 ANSWER_SECONDS_MAX = 60.0  # a commit of a million messages takes a while
 CONNECT_SECONDS_MAX = 5.0
 EVENT_STREAM = "text/event-stream"
-PROBLEM = "application/problem+json"
 OUT = 503  # the bus is out, or the gateway is shutting down
 OUT_FOR_A_WHILE = frozenset({502, OUT, 504})
 CERTIFICATE_VARIABLE = "TIDEGATE_CLIENT_CERT"
@@ -70,9 +76,18 @@ class Addresses:
     def answered(self, answer: httpx2.Response) -> None:
         """Record an answer; a gateway that is out, or hidden, gives way to the next address."""
         self._was_reached, self._unconnected = True, 0
-        sent = answer.headers.get("content-type", "")
-        if answer.status_code == OUT or (answer.is_error and not sent.startswith(PROBLEM)):
+        is_foreign = not is_fine(answer) and media_type_of(answer) != PROBLEM
+        if answer.status_code == OUT or is_foreign:
             self._turn()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Use the next address if a success turns out to be no answer of a gateway."""
+        try:
+            yield
+        except AnswerInvalid:
+            self._turn()
+            raise
 
     def failure(self, error: httpx2.HTTPError) -> GatewayUnreachable:
         """Return the error of a request without an answer, and use the next address from now on."""
@@ -142,7 +157,9 @@ class Transport:
         """Return what a request's answer says."""
 
         def asked() -> Answer:
-            return request.read(self._asked(request.method, request.path, **request.given))
+            answer = self._asked(request.method, request.path, **request.given)
+            with self.addresses.reading():
+                return request.read(answer)
 
         if not request.takes_effect_once:
             return self._sent_again(asked)
@@ -195,7 +212,8 @@ class Transport:
         answer.request.extensions["timeout"]["read"] = None
         try:
             if answer.status_code != NO_CONTENT:
-                require_media_type(answer, EVENT_STREAM)
+                with self.addresses.reading():
+                    require_media_type(answer, EVENT_STREAM)
         except AnswerInvalid:
             answer.close()  # unread, it would keep its connection from the pool
             raise

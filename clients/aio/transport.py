@@ -53,7 +53,9 @@ class AsyncTransport:
         """Return what a request's answer says."""
 
         async def asked() -> Answer:
-            return request.read(await self._asked(request.method, request.path, **request.given))
+            answer = await self._asked(request.method, request.path, **request.given)
+            with self.addresses.reading():
+                return request.read(answer)
 
         attempts = self._attempts(request.takes_effect_once, trouble)
         return await (asked() if attempts is None else repeated(asked, attempts))
@@ -84,7 +86,8 @@ class AsyncTransport:
         answer.request.extensions["timeout"]["read"] = None
         try:
             if answer.status_code != NO_CONTENT:
-                require_media_type(answer, EVENT_STREAM)
+                with self.addresses.reading():
+                    require_media_type(answer, EVENT_STREAM)
         except AnswerInvalid:
             await answer.aclose()  # unread, it would keep its connection from the pool
             raise

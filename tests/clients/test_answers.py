@@ -10,6 +10,8 @@ import pytest
 from tidegate.clients.answers import Lines, fields_of, problem_of, require_media_type
 from tidegate.clients.errors import AnswerInvalid
 
+PROBLEM = {"Content-Type": "application/problem+json"}
+
 
 def answer(status: int, body: bytes, **headers: str) -> httpx2.Response:
     request = httpx2.Request("GET", "http://127.0.0.1/v1/topics")
@@ -39,9 +41,33 @@ def test_another_media_type_is_rejected(sent: str) -> None:
 
 
 def test_a_problem_says_where() -> None:
-    problem = problem_of(answer(400, b'{"title":"T","code":"c","detail":"D\\nE","line":3}'))
+    said = b'{"title":"T","code":"c","detail":"D\\nE","line":3}'
+    problem = problem_of(answer(400, said, **PROBLEM))
     assert (problem.line, problem.position) == (3, None)
     assert str(problem) == "T [c, line 3]: D E"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/json", b'{"code":"NotFound","message":"no Route matched"}'),
+        ("application/json", b'{"code":5,"message":"not found"}'),
+        ("application/problem+json", b'{"type":"about:blank","title":"Not Found","status":404}'),
+        ("application/problem+json", b'{"code":404}'),
+        ("text/html", b'{"code":"topic-unknown"}'),
+    ],
+)
+def test_a_refusal_in_json_by_another_server_has_a_code_of_its_status(
+    kind: str, body: bytes
+) -> None:
+    problem = problem_of(answer(404, body, **{"Content-Type": kind}))
+    assert (problem.code, problem.is_proxy_outage) == ("http-404", True)
+
+
+def test_an_answer_without_a_required_member_is_rejected() -> None:
+    assert fields_of(answer(200, b'{"topic":"t","messages":0}'), "topic", "messages")
+    with pytest.raises(AnswerInvalid):
+        fields_of(answer(200, b'{"status":"maintenance"}'), "topic", "messages")
 
 
 def test_retry_after_counts_in_seconds_only() -> None:
@@ -75,7 +101,7 @@ def test_a_refusal_names_what_was_refused(
 ) -> None:
     request = httpx2.Request(method, f"http://gateway:1{path}", json=body)
     said = {"title": "No", "code": "forbidden", "detail": "Why."}
-    problem = problem_of(httpx2.Response(403, json=said, request=request))
+    problem = problem_of(httpx2.Response(403, json=said, headers=PROBLEM, request=request))
     assert problem.about == about
     named = f", {about}" if about else ""
     assert str(problem) == f"No [forbidden{named}]: Why."
@@ -85,5 +111,5 @@ def test_a_refusal_names_what_was_refused(
 def test_a_name_is_not_said_twice() -> None:
     request = httpx2.Request("GET", "http://gateway:1/v1/topics/px")
     said = {"title": "No", "code": "topic-unknown", "detail": "There is no topic px."}
-    problem = problem_of(httpx2.Response(404, json=said, request=request))
+    problem = problem_of(httpx2.Response(404, json=said, headers=PROBLEM, request=request))
     assert str(problem) == "No [topic-unknown]: There is no topic px."

@@ -211,6 +211,26 @@ def test_a_batch_is_repeated_under_its_key_until_it_is_taken(run: Any) -> None:
 
 
 @both
+@pytest.mark.parametrize(
+    ("status", "said", "kind"),
+    [
+        (404, b"default backend - 404", "text/plain"),
+        (403, b'{"code":"AccessDenied"}', "application/json"),
+        (302, b"", "text/html"),
+        (200, b"<html>We will be back soon", "text/html"),
+        (200, b'{"status":"maintenance"}', "application/json"),
+    ],
+)
+def test_a_batch_is_repeated_while_another_server_answers(
+    run: Any, status: int, said: bytes, kind: str
+) -> None:
+    with scripted(plain(status, said, kind), OK) as fake:
+        run(fake.address, lambda publisher: publisher.publish(1), SLOW, 60.0)
+    assert len({headers["idempotency-key"] for headers in fake.headers}) == 1
+    assert len(fake.bodies) == 2
+
+
+@both
 def test_a_refusal_stops_it_and_nothing_is_lost_silently(run: Any) -> None:
     refusal = b'{"title":"No key","status":422,"code":"key-missing","line":1}'
     with scripted(plain(422, refusal, "application/problem+json")) as fake:

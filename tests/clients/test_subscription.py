@@ -175,11 +175,20 @@ def test_a_later_403_is_raised() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(404, "text/plain"), (403, "text/html"), (401, ""), (200, "text/html")]
+    ("status", "kind"),
+    [
+        (404, "text/plain"),
+        (403, "text/html"),
+        (401, ""),
+        (200, "text/html"),
+        (404, "application/json"),
+        (403, "application/problem+json"),
+    ],
 )
 def test_the_answer_of_another_server_is_an_outage(status: int, kind: str) -> None:
     """An ingress answers by itself while what is behind it is started again."""
-    other = plain(status, b"<html>default backend - 404", kind)
+    said = b'{"code":404}' if "json" in kind else b"<html>default backend - 404"
+    other = plain(status, said, kind)
     lost: list[str] = []
     with scripted(stream(HELLO, row(1)), other, other, stream(HELLO, row(2), GOODBYE)) as fake:
         with Gateway(fake.address) as gateway:

@@ -43,7 +43,7 @@ def test_who_has_time_asks_again_over_any_trouble_and_no_refusal() -> None:
     # What a proxy says by itself is no refusal, but for requests that it finds too large.
     stays = [status for status in range(400, 600) if not is_temporary(problem(status))]
     assert stays == [413, 414, 431]
-    assert not is_temporary(AnswerInvalid("no gateway"))
+    assert is_temporary(AnswerInvalid("a page"))
 
 
 def test_every_request_is_sent_again_where_that_is_asked_for() -> None:

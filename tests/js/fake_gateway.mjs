@@ -31,6 +31,7 @@ export class FakeGateway {
     if (path.endsWith("/events")) return this.stream(init);
     if (init.method === "POST" && path.endsWith("/subscriptions")) return json(this.granted(body), 201);
     if (init.method === "PATCH") return json({ options: body.options ?? `conflation=${body.conflation}` });
+    if (path.includes("/messages")) return json({ topic: "px", messages: 1 });
     return init.method === "DELETE" ? new Response(null, { status: 204 }) : json({});
   }
 

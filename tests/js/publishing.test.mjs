@@ -32,6 +32,23 @@ test("a publish is repeated under the same key while the gateway is out", async 
   assert.notEqual(fake.headers[3].get("Idempotency-Key"), [...keys][0]);
 });
 
+test("a publish is repeated while another server answers", async (context) => {
+  const html = { headers: { "Content-Type": "text/html" } };
+  const others = [
+    () => new Response("default backend - 404", { status: 404 }),
+    () => json({ code: "AccessDenied" }, 403),
+    () => new Response("<html>We will be back soon", html),
+    () => json({ status: "maintenance" }),
+    () => new Response(null, { status: 204 }),
+  ];
+  for (const other of others) {
+    const { fake, gateway } = begun(context);
+    fake.once("POST", MESSAGES, other);
+    assert.equal((await gateway.publish("px", {})).messages, 1);
+    assert.equal(fake.requests.length, 2);
+  }
+});
+
 test("a refused publish is not repeated, and one without patience neither", async (context) => {
   const { fake, gateway } = begun(context);
   fake.once("POST", MESSAGES, () => problem(422, "key-missing"));
@@ -122,7 +139,8 @@ test("an address is one, with nothing behind it", () => {
 
 test("a refusal names what was refused, once", async (context) => {
   const asked = async (method, path, json, detail = "because") => {
-    const fetch = async () => new Response(JSON.stringify({ title: "No", detail, code: "forbidden" }), { status: 403 });
+    const headers = { "Content-Type": "application/problem+json" };
+    const fetch = async () => new Response(JSON.stringify({ title: "No", detail, code: "forbidden" }), { status: 403, headers });
     const gateway = connect("http://gateway:1", { fetch });
     context.after(() => gateway.close());
     return gateway.request(method, path, { json }).catch((error) => [error.about, error.message]);

@@ -376,14 +376,15 @@ test("a wait is as long as the gateway asks, and can be cut short", async (conte
 
 test("the answer of another server is an outage, except to the first request", async (context) => {
   const page = (status) => () => new Response("<html>default backend - 404", { status });
+  const inJson = (status) => () => json({ code: "NotFound", status: "down" }, status);
   const { fake, gateway, states, stream } = await live(context);
   for (const status of [404, 403]) fake.once("GET", EVENTS, page(status));
-  fake.once("POST", /sessions$/, page(404));
+  for (const other of [page(404), inJson(404), page(200), inJson(200)]) fake.once("POST", /sessions$/, other);
   fake.once("GET", EVENTS, () => problem(404, "session-unknown"));
   stream.end();
   await fake.until("POST", SUBSCRIPTIONS, 2);
   assert.equal(states.includes("closed"), false);
-  fake.once("POST", SUBSCRIPTIONS, page(404));
+  for (const other of [page(404), inJson(404), inJson(200)]) fake.once("POST", SUBSCRIPTIONS, other);
   await gateway.subscribe("or").granted;
   const other = begun(context);
   other.fake.once("POST", /sessions$/, page(404));

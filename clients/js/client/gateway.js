@@ -255,6 +255,7 @@ export class Gateway extends EventTarget {
       headers: { ...headers, "Tidegate-Conflate": never ? "never" : undefined },
       body: lines.map(lineOf).join("\n"),
       type: "application/x-ndjson",
+      member: "messages",
     };
     return repeated(() => this.#transport.ask("POST", `${topicPath(topic)}/messages`, asked), { patienceMs });
   }

@@ -226,7 +226,7 @@ export class Session {
 
   /** Open a session, empty: one subscription that is refused must not refuse all. */
   async #open() {
-    const { session } = await this.#transport.ask("POST", "/v1/sessions", { json: {} });
+    const { session } = await this.#transport.ask("POST", "/v1/sessions", { json: {}, member: "session" });
     this.#id = session;
     this.#wasOpen = true;
     this.#named.clear();
@@ -461,7 +461,8 @@ export class Session {
       this.#asking += 1;
       try {
         entry.asked = entry.target.wish;
-        const post = (/** @type {any} */ json) => this.#transport.ask("POST", this.#path("/subscriptions"), { json });
+        const place = this.#path("/subscriptions");
+        const post = (/** @type {any} */ json) => this.#transport.ask("POST", place, { json, member: "sub" });
         const granted = await askFor(entry.target, entry, post);
         if (session === this.#id) this.#name(entry, granted);
         return;

@@ -30,10 +30,13 @@ import { parse, parseEvent, stringify } from "./json.js";
  * @property {string} [type] The media type of the body.
  * @property {AbortSignal} [signal]
  * @property {boolean} [keepalive] The request outlives its page.
+ * @property {string} [member] What the answer has a member of, if it is one of a gateway.
  * @property {boolean} [isStream] The request opens the stream, which a ticket may do.
  */
 
 const ANSWER_MS_MAX = 60_000; // a commit of a million messages takes a while
+const PROBLEM = "application/problem+json";
+const NOT_OURS = "the answer is not one of a Tidegate gateway";
 const UNAUTHENTICATED = 401;
 const NO_CONTENT = 204;
 const OUT = 503; // its bus is out, or it is shutting down
@@ -82,7 +85,14 @@ export class Transport {
    */
   async ask(method, path, asked = {}) {
     const { text } = await this.#read(method, path, asked);
-    return text === "" ? undefined : this.parsed(text);
+    try {
+      const value = text === "" ? undefined : this.parsed(text);
+      if (asked.member !== undefined && value?.[asked.member] === undefined) throw new Unreachable(NOT_OURS);
+      return value;
+    } catch (error) {
+      if (error instanceof Unreachable) this.turn();
+      throw error;
+    }
   }
 
   /**
@@ -126,7 +136,10 @@ export class Transport {
     const answer = await this.#send("GET", path, { headers, isStream: true, signal });
     const type = answer.headers.get("Content-Type") ?? "";
     if (answer.status !== NO_CONTENT && !type.startsWith("text/event-stream")) {
-      throw new Unreachable(`${this.address}${path} answered with ${type || "no media type"} in place of a stream`);
+      const where = `${this.address}${path}`;
+      await answer.body?.cancel();
+      this.turn();
+      throw new Unreachable(`${where} answered with ${type || "no media type"} in place of a stream`);
     }
     return answer;
   }
@@ -320,14 +333,19 @@ function decoded(text) {
  * @param {string} about
  */
 async function problemOf(answer, about) {
+  const text = await answer.text();
   let document = {};
-  try {
-    document = JSON.parse(await answer.text());
-  } catch {
-    // A proxy answers with a page of its own; the status says enough.
+  // A proxy answers with a page of its own, or with JSON that may have a `code`, too: its status says enough.
+  if ((answer.headers.get("Content-Type") ?? "").toLowerCase().startsWith(PROBLEM)) {
+    try {
+      document = Object(JSON.parse(text));
+    } catch {
+      // cut off
+    }
   }
+  if (typeof document.code !== "string") document = {};
   const seconds = Number(answer.headers.get("Retry-After"));
-  return new Problem(answer.status, Object(document), seconds > 0 ? 1000 * seconds : 0, about);
+  return new Problem(answer.status, document, seconds > 0 ? 1000 * seconds : 0, about);
 }
 
 /** @param {string} text */
