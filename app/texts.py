@@ -9,6 +9,7 @@ from typing import Final
 from tidegate.app.refusals import Refused
 
 _WEIGHT: Final = re.compile(r"q=(0(?:\.[0-9]*)?|1(?:\.0*)?)")
+_CODED_TAG: Final = re.compile(r'-(?:gzip|br|zstd|deflate)"$')
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})", re.ASCII)
 
 
@@ -45,6 +46,16 @@ def one_of(text: str, choices: tuple[str, ...], *, code: str, what: str) -> str:
 def listed(names: Iterable[str]) -> str:
     """Return names for a sentence."""
     return ", ".join(names) or "none"
+
+
+def entity_tag(text: str) -> str:
+    """Return the tag that the gateway gave, whatever a proxy that compresses answers made of it.
+
+    nginx and HAProxy make it weak; Apache ("DeflateAlterETag AddSuffix", its default) and Caddy
+    append the coding. No tag of the gateway's ends so.
+    """
+    tag = text.removeprefix("W/")
+    return _CODED_TAG.sub('"', tag)
 
 
 def weights(header: str) -> dict[str, float]:

@@ -19,6 +19,7 @@ from tidegate.app.refusals import Refused, topic_unknown
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import Producer, TopicRecord
 from tidegate.app.streams.driver import Driver
+from tidegate.app.texts import entity_tag
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
@@ -139,15 +140,14 @@ class Precondition:
 def _tags(header: str) -> list[str]:
     """Return the entity tags of a header, or `*` alone.
 
-    RFC 9110 allows `*` or a list. A mixture of both is refused rather than guessed. A weak tag
-    stands for the strong one that it was: a proxy that compresses an answer makes it weak.
+    RFC 9110 allows `*` or a list. A mixture of both is refused rather than guessed.
     """
     if header.strip(" \t") == ANY:
         return [ANY]
     if _TAGS.fullmatch(header) is None:
         detail = "If-Match and If-None-Match are * or a list of entity tags in quotes."
         raise Refused("precondition-failed", detail)
-    return [tag.removeprefix("W/") for tag in re.findall(_TAG, header)]
+    return [entity_tag(tag) for tag in re.findall(_TAG, header)]
 
 
 class DeletedWithMessages(TopicUnknown):

@@ -47,6 +47,7 @@ from tidegate.app.streams.poll_request import PollTexts
 from tidegate.app.streams.polled import PolledStream
 from tidegate.app.streams.polled_rows import Page, Position, RowForm
 from tidegate.app.streams.sse import END, EVENT_STREAM, HEARTBEAT
+from tidegate.app.texts import entity_tag
 from tidegate.conflation.frame import Frame
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import SECOND
@@ -533,8 +534,7 @@ def _response(status: int, fields: Fields, body: bytes) -> Response:
 
 
 def _tags(if_none_match: str) -> list[str]:
-    # Proxies that compress make a weak tag of a strong one (RFC 9110, section 13.1.2).
-    return [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
+    return [entity_tag(part.strip()) for part in if_none_match.split(",")]
 
 
 def _media_type(scope: Scope, live: str | None, form: RowForm) -> str:

@@ -10,6 +10,13 @@ from tidegate.app.stores.store import TopicRecord
 from tidegate.app.topics.registry import CatalogTopic, Precondition
 
 ENTRY = CatalogTopic(TopicRecord("px", parsed(), "e1"))
+
+
+def coded(tag: str, coding: str) -> str:
+    """What Apache and Caddy make of a tag."""
+    return f'{tag[:-1]}-{coding}"'
+
+
 OTHER = CatalogTopic(TopicRecord("px", parsed(), "e2")).etag
 
 
@@ -23,6 +30,7 @@ OTHER = CatalogTopic(TopicRecord("px", parsed(), "e2")).etag
         (Precondition(if_match=f'"a,b" ,, {ENTRY.etag},'), ENTRY),
         (Precondition(if_match=" * "), ENTRY),
         (Precondition(if_match=f'W/"other", W/{ENTRY.etag}'), ENTRY),
+        *[(Precondition(if_match=coded(ENTRY.etag, of)), ENTRY) for of in ("gzip", "br", "zstd")],
         (Precondition(if_none_match="*"), None),
         (Precondition(if_none_match=OTHER), ENTRY),
     ],
@@ -37,6 +45,8 @@ def test_the_change_may_go_on(expected: Precondition, entry: CatalogTopic | None
         (Precondition(if_match="*"), None),
         (Precondition(if_match=OTHER), ENTRY),
         (Precondition(if_match=f"W/{OTHER}"), ENTRY),
+        (Precondition(if_match=coded(OTHER, "gzip")), ENTRY),
+        (Precondition(if_none_match=coded(ENTRY.etag, "gzip")), ENTRY),
         (Precondition(if_none_match="*"), ENTRY),
         (Precondition(if_none_match=f'"other", W/{ENTRY.etag}'), ENTRY),
         (Precondition(if_match=f"*,{ENTRY.etag}"), ENTRY),
