@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from tidegate.clients import DEFAULT_ADDRESS
+from tidegate.clients import BODY_BYTES_MAX, DEFAULT_ADDRESS
 from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.retry import Retry
@@ -91,9 +91,8 @@ def reported_retry(
 
 # --- stages: messages kept at the gateway until one commit publishes them
 
-# Far below the gateway's `request_bytes_max`. A stage is also what one lost answer costs to repeat.
+# A stage is also what one lost answer costs to repeat.
 STAGE_MESSAGES_MAX = 10_000
-STAGE_BYTES_MAX = 8 * 1024 * 1024
 
 
 class Stages:
@@ -123,7 +122,7 @@ class Stages:
     def add(self, line: bytes, *, is_envelope: bool = False) -> None:
         """Add a message's JSON text, or an envelope; send a full stage to the gateway."""
         is_full = len(self._lines) == STAGE_MESSAGES_MAX
-        if is_full or self._bytes + len(line) >= STAGE_BYTES_MAX:
+        if is_full or self._bytes + len(line) >= BODY_BYTES_MAX:
             self.end()
         self._lines.append((line, is_envelope))
         self._bytes += len(line) + 1  # with its line break

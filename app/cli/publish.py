@@ -38,6 +38,7 @@ from tidegate.app.cli.terminal import (
     progress,
     standard_input,
 )
+from tidegate.clients import BODY_BYTES_MAX
 from tidegate.keys.errors import PathInvalid
 from tidegate.keys.path import FieldPath, getter
 from tidegate.keys.text.time import SECOND_NS, parse_iso_ns
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 60.0  # a restart of the gateway, with a large store to read
 LINES_PER_REQUEST = 1_000
-BYTES_PER_REQUEST = 8 * 1024 * 1024  # far below the gateway's limit, whose default is 64 MiB
 TICK_S = 0.02  # messages due within one tick share a request: 50 requests a second at most
 CELL_CHARACTERS_MAX = 4 << 30  # the greatest `message_bytes_max`; a gateway has its own limit
 
@@ -447,7 +447,8 @@ def batches(lines: Lines, schedule: Schedule | None = None) -> Iterator[list[Lin
         if line is not None and schedule is not None:
             tick_at = schedule(line) // TICK_S * TICK_S  # rounded down, so no message is late
             wait_s = started_at + tick_at - time.monotonic()
-        full = len(held) >= LINES_PER_REQUEST or held_bytes >= BYTES_PER_REQUEST
+        added_bytes = len(line.text) if line is not None else 0
+        full = len(held) >= LINES_PER_REQUEST or held_bytes + added_bytes > BODY_BYTES_MAX
         if held and (full or line is None or wait_s > 0):
             yield held
             held, held_bytes = [], 0
@@ -457,7 +458,7 @@ def batches(lines: Lines, schedule: Schedule | None = None) -> Iterator[list[Lin
             time.sleep(wait_s)
         if line is not None:
             held.append(line)
-            held_bytes += len(line.text)
+            held_bytes += len(line.text) + 1  # with its line break
     if held:
         yield held
 

@@ -6,12 +6,12 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate.clients import BODY_BYTES_MAX
 from tidegate.clients.errors import GatewayError, PublisherStopped, without_traceback
 from tidegate.clients.message import line_of
 from tidegate.clients.requests import Post, new_key
 
 COUNT_MAX = 1_000
-BYTES_MAX = 768 << 10  # a proxy may refuse more than 1 MiB, as nginx does by default
 LINGER_S = 0.05  # short for a person, long enough for a few hundred messages
 WAITING_BYTES_MAX = 16 << 20
 DELIVERY_S = 60.0  # longer than a gateway's restart
@@ -29,7 +29,7 @@ class Limits:
     """
 
     count: int = COUNT_MAX
-    bytes: int = BYTES_MAX
+    bytes: int = BODY_BYTES_MAX
     linger_s: float = LINGER_S
     waiting_bytes: int = WAITING_BYTES_MAX
 

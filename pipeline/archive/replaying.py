@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from tidegate.clients import BODY_BYTES_MAX
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.requests import NDJSON
@@ -38,7 +39,6 @@ from tidegate.pipeline.operations.status import counted
 # The clock is an argument, so that a test replays a day in a moment.
 
 MESSAGES_PER_REQUEST = 1_000
-BYTES_PER_REQUEST = 4 * 1024 * 1024
 TICK_S = 0.02  # messages due within one tick share a request, at its end
 ROUNDING = 1e-6  # of a tick, by which sums of gaps may be off
 BURST_S = 1.0
@@ -110,7 +110,7 @@ def requests(
     held_bytes = 0
     for message in messages:
         due_s = pacing.tick_s(message)
-        full = len(held) >= messages_max or held_bytes >= BYTES_PER_REQUEST
+        full = len(held) >= messages_max or held_bytes + message.size > BODY_BYTES_MAX
         if held and (full or due_s > clock.now_s()):
             yield held
             held, held_bytes = [], 0

@@ -17,11 +17,12 @@ from itertools import takewhile
 
 import msgspec
 
+from tidegate.clients import BODY_BYTES_MAX
 from tidegate.clients.answers import Published
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.connection import STAGE_BYTES_MAX, STAGE_MESSAGES_MAX, body_of
+from tidegate.pipeline.connection import STAGE_MESSAGES_MAX, body_of
 from tidegate.pipeline.errors import GatewayRefused, KeyMismatch
 from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.definition import IngestDefinition
@@ -342,7 +343,7 @@ def _count_that_fits(texts: Sequence[bytes]) -> int:
     size = 0
     for at, text in enumerate(texts[:STAGE_MESSAGES_MAX]):
         size += len(text) + 1
-        if at and size > STAGE_BYTES_MAX:
+        if at and size > BODY_BYTES_MAX:
             return at
     return min(len(texts), STAGE_MESSAGES_MAX)
 

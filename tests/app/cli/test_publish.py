@@ -191,9 +191,9 @@ def test_requests_have_a_thousand_lines() -> None:
     assert sizes == [1000, 1000, 5]
 
 
-def test_large_lines_share_a_request_with_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.app.cli.publish.BYTES_PER_REQUEST", 100)
-    assert [len(batch) for batch in batches(lines(5, b"x" * 60))] == [2, 2, 1]
+def test_large_lines_share_a_request_that_proxies_take() -> None:
+    assert [len(batch) for batch in batches(lines(5, b"x" * 300_000))] == [2, 2, 1]
+    assert [len(batch) for batch in batches(lines(2, b"x" * 2_000_000))] == [1, 1]
 
 
 def test_what_has_arrived_does_not_wait_for_more() -> None:

@@ -207,7 +207,7 @@ def test_without_a_rate_all_goes_at_once_in_full_requests() -> None:
 
 
 def test_large_messages_make_short_requests() -> None:
-    assert sent(recorded(0, 0, 0, size=3 << 20), None) == [(0, 2), (0, 1)]
+    assert sent(recorded(0, 0, 0, size=300 << 10), None) == [(0, 2), (0, 1)]
 
 
 def test_who_was_held_up_makes_up_for_a_second_and_no_more() -> None:
