@@ -61,7 +61,7 @@ class Column:
         try:
             return self.convert(text)
         except (ValueError, ArithmeticError, pa.ArrowInvalid):  # msgspec's are of the first kind
-            raise ValueError(f"its {self.name} is no {self.type}") from None
+            raise ValueError(f"its {self.name} is not of type {self.type}") from None
 
 
 def json_column(name: str) -> Column:

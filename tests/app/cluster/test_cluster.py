@@ -205,8 +205,11 @@ async def test_deltas_from_two_sides_build_one_record(redis_bus: BusServer) -> N
                 assert answer.status_code == 200, answer.text
 
         await asyncio.gather(patch(one, "x"), patch(other, "y"))
-        [record] = await one.sow()
-        assert len(record) == 21
+        topics = [it.gateway.driver.engine.topic("px") for it in (one, other)]
+        await eventually(lambda: all(it.head == 20 for it in topics), "both have all")
+        for gateway in (one, other):
+            [record] = await gateway.sow()
+            assert len(record) == 21
 
 
 async def test_a_delta_that_others_overtake_for_too_long_is_refused(

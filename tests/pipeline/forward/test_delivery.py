@@ -120,7 +120,7 @@ class Recognizer:
     kind: ClassVar[str] = "recognizer"
     keeps_position: ClassVar[bool] = False
     knows_message_ids: ClassVar[bool] = True
-    place: str = "recognizer"
+    label: str = "recognizer"
 
     def target(self, name: str, patience: Patience) -> RecognizerTarget:
         return RecognizerTarget(self)
