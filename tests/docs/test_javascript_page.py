@@ -53,7 +53,7 @@ def test_each_option_is_one_of_the_code(module: str, first: str) -> None:
     assert set(mine) - named <= REQUEST
 
 
-REQUEST = {"query", "headers", "json", "body", "type", "signal", "keepalive", "isStream"}
+REQUEST = {"query", "headers", "json", "body", "type", "signal", "keepalive", "member", "isStream"}
 """Parts of a request, which stand in the same module as the options of a connection."""
 
 
