@@ -71,7 +71,8 @@ def look_over(page: Page, name: str = "", height: int = USUAL) -> None:
                 page.screenshot(path=PICTURES / f"{name}-{width}-{theme}.png")
             is_wider = page.evaluate("document.documentElement.scrollWidth > innerWidth")
             assert not is_wider, f"{name} scrolls sideways at {width}"
-        assert faults(page) == []
+            found = faults(page)
+            assert not found, f"{name} at {width} in {theme}: {found}"
 
 
 def faults(page: Page) -> list[str]:
