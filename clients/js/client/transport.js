@@ -334,6 +334,7 @@ function decoded(text) {
  */
 async function problemOf(answer, about) {
   const text = await answer.text();
+  /** @type {Record<string, any>} */
   let document = {};
   // A proxy answers with a page of its own, or with JSON that may have a `code`, too: its status says enough.
   if ((answer.headers.get("Content-Type") ?? "").toLowerCase().startsWith(PROBLEM)) {
