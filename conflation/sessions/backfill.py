@@ -37,10 +37,14 @@ from tidegate.keys.text.duration import Instant
 def resume_mode(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: bool) -> ResumeMode:
     """Return the first way that fits; `too_long`: a replay would be over the session's limits.
 
-    Changes cost the keys that changed, a replay the messages, a snapshot all records.
+    Changes cost the keys that changed, a replay the messages, a snapshot all records. With an
+    interval a reader may have been sent rows beyond its id, and of those of an earlier epoch some
+    may be lost: only a snapshot corrects them.
     """
     is_ours = topic.place(bookmark).epoch == topic.epoch
     if not is_ours or bookmark.offset > topic.head or _needs_whole(lane_id):
+        return ResumeMode.SNAPSHOT
+    if lane_id.interval_ns and bookmark.epoch != topic.epoch:
         return ResumeMode.SNAPSHOT
     by_record = _board_reaches(topic, bookmark)
     if lane_id.interval_ns and by_record and _is_newest_of_records(topic, lane_id):
