@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.scripts import CLEAR_CHANGES, DEFINE, OPEN
+from tidegate.app.cluster.topic_log import topic_keys
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.names import TOPIC_NAME
 from tidegate.app.stores.store import (
     Change,
     DefinitionHeld,
     DefinitionsMoved,
+    HeadMoved,
     Stored,
     TopicRecord,
     encode_definition,
@@ -24,6 +26,7 @@ from tidegate.app.stores.store import (
 
 CHANGES_AT_ONCE = 1_000
 HELD = -1
+HAS_MESSAGES = -2
 NAME_SHOWN_MAX = 80
 _IS_NAME = re.compile(TOPIC_NAME.pattern.encode())
 _IS_EPOCH = re.compile(rb"[A-Za-z0-9]{1,64}")
@@ -154,7 +157,7 @@ class Definitions:
         self.life = ""
 
     async def put(self, stored: Stored) -> None:
-        """Write a definition, its epoch with it.
+        """Write the definition of a topic that goes on, its epoch with it.
 
         Raises:
             DefinitionsMoved: Redis has a change that this gateway has not seen.
@@ -162,20 +165,39 @@ class Definitions:
         """
         await self._write(stored.name, stored.epoch, definition_text(stored))
 
+    async def create(self, stored: Stored, *, replaced: str = "") -> None:
+        """Write the definition of a topic that begins, without messages.
+
+        Args:
+            stored: the definition, with a new epoch.
+            replaced: the epoch of the topic whose place it takes.
+
+        Raises:
+            DefinitionsMoved: Redis has a change that this gateway has not seen.
+            HeadMoved: the replaced topic holds messages, or is in another epoch.
+        """
+        text = definition_text(stored)
+        await self._write(stored.name, stored.epoch, text, is_new=True, replaced=replaced)
+
     async def delete(self, name: str) -> None:
-        """Delete a topic's definition.
+        """Delete a topic: its definition, its messages and its producers' numbers.
 
         Raises:
             DefinitionsMoved: Redis has a change that this gateway has not seen.
         """
         await self._write(name, "", b"")
 
-    async def _write(self, name: str, epoch: str, document: bytes) -> None:
-        topic_keys = [self._connection.topic_key(name, part) for part in ("state", "refused")]
+    async def _write(
+        self, name: str, epoch: str, document: bytes, *, is_new: bool = False, replaced: str = ""
+    ) -> None:
+        keys = [*self._keys, *topic_keys(self._connection, name)]
         arguments = [self.life, self.version, name, epoch, document, digest_of(document)]
-        version = await self._connection.run_script(DEFINE, [*self._keys, *topic_keys], arguments)
+        arguments += [int(is_new), replaced]
+        version = await self._connection.run_script(DEFINE, keys, arguments)
         if version == HELD:
             raise DefinitionHeld
+        if version == HAS_MESSAGES:
+            raise HeadMoved
         if not version:
             raise DefinitionsMoved
         self.mark_seen(version)

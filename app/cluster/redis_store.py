@@ -32,7 +32,7 @@ from tidegate.app.cluster.persistence import (
     rejection_reason,
     replicas_missing,
 )
-from tidegate.app.cluster.topic_log import TopicLog, read_head, topic_keys
+from tidegate.app.cluster.topic_log import TopicLog, read_head
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item, pack, unpack
@@ -357,9 +357,9 @@ class RedisStore:
             if known is not None and known.epoch == record.epoch:
                 await self.definitions.put(record)
             elif known is not None and known.identity != record.identity:
-                await self._replace(record, known.epoch)
+                await self.definitions.create(record, replaced=known.epoch)
             else:
-                await self._create(record)
+                await self.definitions.create(record)
         self.set_record(record.name, record)
 
     async def delete_topic(self, name: str) -> None:
@@ -369,14 +369,11 @@ class RedisStore:
             DefinitionsMoved: another gateway has changed a topic since.
             Refused: bus-unavailable.
         """
-        known = self._records.get(name)
-        if known is None:
+        if name not in self._records:
             raise TopicUnknown("the topic was deleted")
         self._check_promises()
         with translate_errors():
-            # The definition first: keys without a definition are harmless, the reverse is not.
             await self.definitions.delete(name)
-            await self._run(scripts.DROP, topic_keys(self._connection, name), [known.epoch])
         self.set_record(name, None)
 
     async def settle(self) -> None:
@@ -538,35 +535,6 @@ class RedisStore:
 
     def _broken_promise(self) -> str:
         return self._settings_fault or self._replicas_fault or self._durability.fault
-
-    async def _create(self, record: Stored) -> None:
-        """Create a topic's keys before its definition: whoever sees the topic can append."""
-        keys, epoch = topic_keys(self._connection, record.name), record.epoch
-        # Make the keys only where there are none: those of another epoch may be in use.
-        digest = digest_of(definition_text(record))
-        found = await self._run(scripts.CREATE, keys, [epoch, "", digest])
-        try:
-            await self.definitions.put(record)
-        except DefinitionsMoved:
-            # After any other error the definition may be there, and others may use the keys.
-            await self._run(scripts.DROP, keys, [epoch])
-            raise
-        # The definition is won, so keys of another epoch that were found are leftovers.
-        await self._run(scripts.CREATE, keys, [epoch, found, digest])
-
-    async def _replace(self, record: Stored, known_epoch: str) -> None:
-        """Replace an empty topic by one with another identity; appends to the old one then fail.
-
-        If this gateway dies in between, or loses the race for the definition, the new epoch in the
-        keys has no definition. Other gateways then adopt it with the valid definition
-        (`confirm_epoch`).
-        """
-        if await self.definitions.is_behind():
-            raise DefinitionsMoved
-        keys = topic_keys(self._connection, record.name)
-        if not await self._run(scripts.REPLACE, keys, [record.epoch, known_epoch]):
-            raise HeadMoved
-        await self.definitions.put(record)
 
     def _log(self, record: TopicRecord, connection: BusConnection | None = None) -> TopicLog:
         settings = self._settings

@@ -245,41 +245,6 @@ return 'kept'
 """
 )
 
-# Create a topic over old keys of the epoch that its creator knew, or over none. Returns the epoch
-# that is valid now.
-# KEYS state stream sow producers retries refused; ARGV epoch known-epoch definition
-CREATE: Final = (
-    _LIFE
-    + """
-local found = redis.call('HGET', KEYS[1], 'epoch') or ''
-if found == ARGV[1] or (found ~= '' and found ~= ARGV[2]) then return found end
-redis.call('DEL', unpack(KEYS))
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'made', ARGV[1], 'head', '0', 'life', life(),
-    'definition', ARGV[3])
-return ARGV[1]
-"""
-)
-
-# Replace an empty topic of a known epoch: appends in that epoch fail from now on, and `former` lets
-# CONFIRM_EPOCH find the new one. Returns 0 if the topic holds messages or is another one.
-# KEYS state stream sow producers retries refused; ARGV epoch known-epoch
-REPLACE: Final = (
-    _LIFE
-    + """
-local known = redis.call('HMGET', KEYS[1], 'epoch', 'head')
-if tonumber(known[2] or 0) > 0 or (known[1] or '') ~= ARGV[2] then return 0 end
-redis.call('DEL', unpack(KEYS))
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'made', ARGV[1], 'head', '0', 'life', life(),
-    'former', ARGV[2] .. ':-1')
-return 1
-"""
-)
-
-# KEYS state stream sow producers retries refused; ARGV epoch
-DROP: Final = """
-if redis.call('HGET', KEYS[1], 'epoch') == ARGV[1] then redis.call('DEL', unpack(KEYS)) end
-"""
-
 # Return the valid epoch, a new one if the stream or the server lost data, or may have: in another
 # life of the server. A new epoch continues the one before up to what is left of it, and every
 # gateway that asks in this life gets the same one. Stored messages stay.
@@ -326,23 +291,31 @@ return ARGV[2]
 """
 )
 
-# Write a definition if its writer has seen all earlier changes. Foreign entries that block the
-# stream are deleted with it; gateways that miss changes then read all definitions. Appends that
-# were checked by the definition before fail from now on. Where one has just failed, the definition
-# stays for a moment (-1), in which its gateway can read it and try again: behind a slow connection
-# it would else be late each time.
-# KEYS epochs documents life changes state refused
-# ARGV id version name epoch document digest ('' epoch: deleted)
+# Write a definition if its writer has seen all earlier changes, together with what it means for the
+# topic's keys: a new topic begins without messages, and a deleted one leaves nothing. In two steps
+# a lost connection would leave one without the other. A topic takes the place of another one only
+# where that is empty and in a known epoch (otherwise -2): appends in that epoch fail from now on,
+# and `former` lets CONFIRM_EPOCH find the new one.
+#
+# Foreign entries that block the stream are deleted with it; gateways that miss changes then read
+# all definitions. Appends that were checked by the definition before fail from now on. Where one
+# has just failed, the definition stays for a moment (-1), in which its gateway can read it and try
+# again: behind a slow connection it would otherwise be late each time.
+# KEYS epochs documents life changes state stream sow producers retries refused
+# ARGV id version name epoch document digest new replaced-epoch
+#      (no epoch: the topic is deleted; new: 1 for a topic that begins)
 DEFINE: Final = (
     _LIFE
     + _IN_THE_WAY
     + """
-local known = redis.call('HMGET', KEYS[3], 'id', 'version', 'server')
-if known[1] ~= ARGV[1] or (known[2] or '0') ~= ARGV[2] or known[3] ~= life() then return 0 end
-local stands = redis.call('HMGET', KEYS[5], 'epoch', 'definition')
-if stands[1] == ARGV[4] and stands[2] ~= ARGV[6] and redis.call('EXISTS', KEYS[6]) == 1 then
+local known, here = redis.call('HMGET', KEYS[3], 'id', 'version', 'server'), life()
+if known[1] ~= ARGV[1] or (known[2] or '0') ~= ARGV[2] or known[3] ~= here then return 0 end
+local state, refused = KEYS[5], KEYS[10]
+local stands = redis.call('HMGET', state, 'epoch', 'definition', 'head')
+if stands[1] == ARGV[4] and stands[2] ~= ARGV[6] and redis.call('EXISTS', refused) == 1 then
     return -1
 end
+if ARGV[8] ~= '' and (stands[1] ~= ARGV[8] or tonumber(stands[3] or 0) > 0) then return -2 end
 local version = tonumber(known[2] or '0') + 1
 local function add(run)
     return run('XADD', KEYS[4], 'MAXLEN', '~', '10000', string.format('%d-0', version),
@@ -357,10 +330,18 @@ if type(added) == 'table' and added.err then return added end
 if ARGV[4] == '' then
     redis.call('HDEL', KEYS[1], ARGV[3])
     redis.call('HDEL', KEYS[2], ARGV[3])
+    redis.call('DEL', unpack(KEYS, 5))
 else
     redis.call('HSET', KEYS[1], ARGV[3], ARGV[4])
     redis.call('HSET', KEYS[2], ARGV[3], ARGV[5])
-    if stands[1] == ARGV[4] then redis.call('HSET', KEYS[5], 'definition', ARGV[6]) end
+    if ARGV[7] == '1' then
+        redis.call('DEL', unpack(KEYS, 5))
+        redis.call('HSET', state, 'epoch', ARGV[4], 'made', ARGV[4], 'head', '0', 'life', here,
+            'definition', ARGV[6])
+        if ARGV[8] ~= '' then redis.call('HSET', state, 'former', ARGV[8] .. ':-1') end
+    elseif stands[1] == ARGV[4] then
+        redis.call('HSET', state, 'definition', ARGV[6])
+    end
 end
 return redis.call('HINCRBY', KEYS[3], 'version', 1)
 """

@@ -213,16 +213,16 @@ async def test_a_definition_whose_answer_was_lost_keeps_its_messages(redis_bus: 
     store, other = store_on(connection), store_on(connection)
     for each in (store, other):
         await each.open()
-    put = store.definitions.put
+    create = store.definitions.create
 
-    async def lost(stored: Stored) -> None:
-        await put(stored)
+    async def lost(stored: Stored, *, replaced: str = "") -> None:
+        await create(stored, replaced=replaced)
         for change in await other.changes():
             other.set_record(change.name, change.record)
         await other.append("t", Publication([Message(b"1")], 0))
         raise ConnectionLost("the answer was lost")
 
-    store.definitions.put = lost  # type: ignore[method-assign]  # loses the reply
+    store.definitions.create = lost  # type: ignore[method-assign]  # loses the reply
     with pytest.raises(Refused, match="bus-unavailable"):
         await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
     assert (await other.load("t")).head == 1

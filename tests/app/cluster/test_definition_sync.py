@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,7 +20,7 @@ from tests.faults.setups.gateway import redis_binary
 from tests.support.buses import BusServer, document, gateways, has_topic
 from tests.support.deadlines import HANGS_S
 from tests.support.gateways import NDJSON, Remote, Running, eventually, running_gateway
-from tests.support.network.fault_proxy import Line, fault_proxy
+from tests.support.network.fault_proxy import FaultProxy, Line, fault_proxy
 from tests.support.rules import rule
 from tidegate.app.cluster.definition_sync import DefinitionSync
 from tidegate.app.cluster.redis_store import RedisStore
@@ -221,33 +222,6 @@ async def test_a_message_that_another_takes_in_meanwhile_keeps_the_key(
         await one.publish({"id": 2})
         assert await one.sow() == [{"id": 1}, {"id": 2}]
         assert await keys_of(one, other) == [["/id"], ["/id"]]
-
-
-async def test_nothing_is_taken_in_by_a_key_that_is_about_to_go(
-    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From when a change of key is decided until it is announced."""
-    async with gateways(redis_bus) as (one, other):
-        await one.topic(key=["/id"])
-        await has_topic(other)
-        definitions = store_of(one).definitions
-        put = definitions.put
-        codes: list[int] = []
-
-        async def late(record: TopicRecord) -> None:
-            if not codes:
-                answer = await other.http.post("/v1/topics/px/messages", json={"id": 1})
-                codes.append(answer.status_code)
-            await put(record)
-
-        monkeypatch.setattr(definitions, "put", late)
-        changed = await one.http.put("/v1/topics/px", json={"key": ["/z"]})
-        assert (changed.status_code, codes) in [(200, [503]), (409, [200])], "one of the two holds"
-        pointer = "z" if changed.status_code == 200 else "id"
-        await has_key(other, f"/{pointer}")
-        await other.publish({pointer: 1})
-        assert await other.sow() == [{pointer: 1}]
-        assert await keys_of(one, other) == [[f"/{pointer}"], [f"/{pointer}"]]
 
 
 async def test_a_pattern_has_a_topic_that_is_made_elsewhere_from_its_beginning(
@@ -456,13 +430,7 @@ async def test_a_publisher_behind_a_slow_link_is_not_starved_by_changes_of_its_t
 ) -> None:
     """Each try takes longer than another gateway takes for the next change."""
     async with contextlib.AsyncExitStack() as stack:
-        redis = RedisChild(redis_binary(), tmp_path, "everysec")
-        await stack.enter_async_context(redis)
-        await redis.start()
-        link = await stack.enter_async_context(fault_proxy("127.0.0.1", redis.port))
-        near = await stack.enter_async_context(running_gateway(redis=redis.url))
-        address = f"redis://127.0.0.1:{link.port}/0"
-        far = await stack.enter_async_context(running_gateway(redis=address))
+        near, far, link = await stack.enter_async_context(near_and_far(tmp_path))
         await near.topic()
         await has_topic(far)
         slow = Line(latency_s=0.1)
@@ -480,3 +448,55 @@ async def test_a_publisher_behind_a_slow_link_is_not_starved_by_changes_of_its_t
                 await far.publish({"k": "a", "v": number})
         assert not changing.done()
         assert next(changes) > 3, "changes go on, too"
+
+
+@contextlib.asynccontextmanager
+async def near_and_far(folder: Path) -> AsyncIterator[tuple[Running, Running, FaultProxy]]:
+    """Two gateways on one Redis, and the link of the second."""
+    async with contextlib.AsyncExitStack() as stack:
+        redis = RedisChild(redis_binary(), folder, "everysec")
+        await stack.enter_async_context(redis)
+        await redis.start()
+        link = await stack.enter_async_context(fault_proxy("127.0.0.1", redis.port))
+        near = await stack.enter_async_context(running_gateway(redis=redis.url))
+        address = f"redis://127.0.0.1:{link.port}/0"
+        far = await stack.enter_async_context(
+            running_gateway(redis=address, auto_create_topics=False)
+        )
+        yield near, far, link
+
+
+@pytest.mark.system
+async def test_a_deletion_whose_gateway_loses_its_link_holds_everywhere(tmp_path: Path) -> None:
+    """Each command is on its way for so long that the link ends right after the definition."""
+    async with near_and_far(tmp_path) as (near, far, link):
+        await near.topic()
+        await near.publish({"k": "a", "v": 1})
+        await has_topic(far)
+        link.carry(up=Line(latency_s=0.5))
+        deleting = asyncio.create_task(far.http.delete("/v1/topics/px"))
+        await eventually(lambda: near.gateway.catalog.find("px") is None, "it is gone")
+        link.reset()
+        link.clear()
+        assert (await deleting).status_code in {204, 503}
+        await eventually(lambda: far.gateway.catalog.find("px") is None, "it is gone here, too")
+        await near.topic()
+        await has_topic(far)
+        assert [await gateway.sow() for gateway in (near, far)] == [[], []]
+
+
+@pytest.mark.system
+async def test_a_topic_whose_gateway_loses_its_link_is_there_everywhere(tmp_path: Path) -> None:
+    """What others publish to it stays when its definition is sent once more."""
+    async with near_and_far(tmp_path) as (near, far, link):
+        link.carry(up=Line(latency_s=0.5))
+        path, asked = "/v1/topics/px", {"key": ["/k"]}
+        creating = asyncio.create_task(far.http.put(path, json=asked))
+        await has_topic(near)
+        link.reset()
+        link.clear()
+        assert (await creating).status_code in {201, 503}
+        await near.publish({"k": "a", "v": 1})
+        await has_topic(far)
+        assert (await far.http.put(path, json=asked)).status_code == 200
+        assert await near.sow() == [{"k": "a", "v": 1}]
