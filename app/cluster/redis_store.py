@@ -392,7 +392,7 @@ class RedisStore:
         """Assign offsets and store items atomically with the state of their sender.
 
         Raises:
-            HeadMoved: `expected_head` is not the topic's last offset.
+            HeadMoved: records of the write have changed since `expected_head`.
             TopicMoved: the topic has restarted in another epoch, or has another definition.
             Refused: producer-fenced, idempotency-conflict, limit-reached, bus-unavailable.
         """

@@ -5,8 +5,9 @@ Keys of a topic:
 - `state`: epoch, head, life, fence and bytes; `base` is the offset where the stream starts, `made`
   the topic's first epoch, under which replies to retries stay valid, `former` the epochs that the
   topic's epoch followed, each with the last offset that it and the next have (`4f2a:17 90bc:44`),
-  -1 if that did not continue it, `definition` the digest of the topic's definition, and `time` a
-  time in ms that no later entry may be before: that of the newest, or after a past that was read.
+  -1 if that did not continue it, `definition` the digest of the topic's definition, `removed` the
+  offset of the newest request that removed a record, and `time` a time in ms that no later entry
+  may be before: that of the newest, or after a past that was read.
 
 - `stream`: one entry per request. Its id is its last offset, `b` the payload bytes before it.
 
@@ -101,7 +102,7 @@ APPEND: Final = (
     + """
 local state, stream, sow, producers, retries, refused, retry, staged = unpack(KEYS, 1, 8)
 local known = redis.call('HMGET', state,
-    'epoch', 'head', 'life', 'fence', 'bytes', 'base', 'made', 'definition', 'time')
+    'epoch', 'head', 'life', 'fence', 'bytes', 'base', 'made', 'definition', 'time', 'removed')
 local head, here = tonumber(known[2] or 0), life()
 if known[1] ~= ARGV[1] or head < tonumber(ARGV[2]) or known[3] ~= here then return {'epoch'} end
 if head > tonumber(known[6] or 0) and redis.call('EXISTS', stream) == 0 then return {'epoch'} end
@@ -136,7 +137,26 @@ if ARGV[7] ~= '' then
         end
     end
 end
-if ARGV[11] ~= '' and tonumber(ARGV[11]) ~= head then return {'moved'} end
+-- A write that was decided at an earlier head counts if its records are still what they were then.
+-- Of a record that is not there, only that nothing at all was removed since is known.
+local records = tonumber(ARGV[19])
+local function has_changed(record, since)
+    local noted = redis.call('HGET', sow, record)
+    if noted then return tonumber(string.match(noted, '^%d+')) > since end
+    return tonumber(known[10] or head) > since
+end
+local function is_outdated(since)
+    if since < 0 or #ARGV < 20 then return true end
+    for index = 20, 19 + 3 * records, 3 do
+        if has_changed(ARGV[index], since) then return true end
+    end
+    for index = 20 + 3 * records, #ARGV do
+        if has_changed(ARGV[index], since) then return true end
+    end
+    return false
+end
+local since = tonumber(ARGV[11])
+if since and since ~= head and is_outdated(since) then return {'moved'} end
 if known[8] and known[8] ~= ARGV[18] then
     redis.call('SET', refused, '', 'NX', 'PX', HELD_MS)
     return {'redefined'}
@@ -182,12 +202,14 @@ if ARGV[10] ~= '' then
     redis.call('PEXPIRE', retries, 90000000)
 end
 forget_stages()
-local records = tonumber(ARGV[19])
 for index = 20, 19 + 3 * records, 3 do
     local place = string.format('%d %d ', first + tonumber(ARGV[index + 1]), now_ms)
     redis.call('HSET', sow, ARGV[index], place .. ARGV[index + 2])
 end
 for index = 20 + 3 * records, #ARGV do redis.call('HDEL', sow, ARGV[index]) end
+if 20 + 3 * records <= #ARGV then
+    redis.call('HSET', state, 'removed', string.format('%d', last))
+end
 
 local oldest = math.max(0, last - tonumber(ARGV[13]) + 1)
 if ARGV[14] == '' and ARGV[15] == '' then
@@ -336,8 +358,8 @@ else
     redis.call('HSET', KEYS[2], ARGV[3], ARGV[5])
     if ARGV[7] == '1' then
         redis.call('DEL', unpack(KEYS, 5))
-        redis.call('HSET', state, 'epoch', ARGV[4], 'made', ARGV[4], 'head', '0', 'life', here,
-            'definition', ARGV[6])
+        redis.call('HSET', state, 'epoch', ARGV[4], 'made', ARGV[4], 'head', '0', 'removed', '0',
+            'life', here, 'definition', ARGV[6])
         if ARGV[8] ~= '' then redis.call('HSET', state, 'former', ARGV[8] .. ':-1') end
     elseif stands[1] == ARGV[4] then
         redis.call('HSET', state, 'definition', ARGV[6])

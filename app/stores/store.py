@@ -72,7 +72,8 @@ class Publication:
     Args:
         timestamp_ms: wall time of the publication, equal for all items.
         stages: stages that the items came from, deleted with the write, also with a duplicate.
-        expected_head: the required last offset of the topic; duplicates are detected first.
+        expected_head: the last offset of the topic when the write was decided. It is refused if its
+            records have changed since; duplicates are detected first.
         fence: the fencing number of the leader lease under which the write is made.
     """
 
@@ -167,7 +168,7 @@ class Store(Protocol):
         """Assign offsets and store all items or none, atomically with the state of their sender.
 
         Raises:
-            HeadMoved: `expected_head` is not the topic's last offset.
+            HeadMoved: records of the write have changed since `expected_head`.
             Refused: producer-fenced; idempotency-conflict; bus-unavailable.
         """
 

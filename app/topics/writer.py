@@ -86,7 +86,7 @@ class Writer:
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
-            HeadMoved: there is more than the expected head.
+            HeadMoved: records of these items have changed since the expected head.
             Refused: producer-fenced, idempotency-conflict, bus-unavailable.
         """
         name = self._current_name(entry)
@@ -122,18 +122,19 @@ class Writer:
     ) -> Appended | None:
         """Store and deliver what `decide` makes of the board; return None if that is nothing.
 
-        Where other gateways write too, the decision is repeated until no write came in between, but
-        not for ever: other publishers wait here, and a gateway behind a slow link may never win.
+        Where other gateways write too, the decision is repeated until none of its records changed
+        in between, but not for ever: other publishers wait here, and a gateway behind a slow link
+        may never win.
 
         Raises:
-            TopicUnknown, Refused: as `write`, and what `decide` raises; bus-unavailable, where the
-                writes of other gateways came in between for too long.
+            TopicUnknown, Refused: as `write`, and what `decide` raises; bus-unavailable, where
+                other gateways changed the records in between for too long.
         """
         loop = asyncio.get_running_loop()
         ends_at_s = loop.time() + PATIENCE_S
         while True:
             if loop.time() > ends_at_s:
-                detail = "Other gateways write to the topic faster than this one can decide."
+                detail = "Other gateways change these records faster than this one can decide."
                 raise Unavailable(f"{detail} Nothing was stored; try again.")
             name = self._current_name(entry)
             head = self._driver.engine.topic(name).head

@@ -25,7 +25,7 @@ from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.application import create_app
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings
-from tidegate.app.stores.items import Message, Removal
+from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.stores.store import (
     Appended,
     Change,
@@ -82,13 +82,17 @@ async def heard(store: RedisStore) -> Change:
 
 async def put(store: RedisStore, *words: str, topic: str = "px", **more: object) -> None:
     for word in words:
-        items = [
-            Message(frame.payload, frame.key) if not it.startswith("-")
-            else Removal(frame.key, RemovalReason.DELETED)
-            for it in word.split()
-            for frame in make_frames(it.removeprefix("-"))
-        ]  # fmt: skip
-        await store.append(topic, Publication(items, 1_000))
+        await store.append(topic, Publication(items_of(word), 1_000))
+
+
+def items_of(word: str) -> list[Item]:
+    """Return messages, and removals of words that begin with `-`."""
+    return [
+        Message(frame.payload, frame.key) if not it.startswith("-")
+        else Removal(frame.key, RemovalReason.DELETED)
+        for it in word.split()
+        for frame in make_frames(it.removeprefix("-"))
+    ]  # fmt: skip
 
 
 async def test_what_is_kept_is_the_same_wherever_it_is_asked_for(shared: Shared) -> None:
@@ -217,6 +221,36 @@ async def test_another_topic_takes_the_place_of_one_that_holds_nothing(shared: S
     with pytest.raises(HeadMoved):
         await one.put_topic(TopicRecord("px", TopicDefinition(), "e3"))
     assert (await one.append("px", Publication([Message(b"1", '["a"]')], 0))).first == 2
+
+
+@rule("cluster-7")
+async def test_a_write_is_decided_again_only_if_its_records_have_changed(shared: Shared) -> None:
+    """Else a gateway behind a slow link could never decide while others write other records."""
+    store = await shared.store()
+    await store.put_topic(TopicRecord("px", KEYED, "e1"))
+    await put(store, "a1 b1 c1")
+
+    async def is_taken(word: str, head: int) -> bool:
+        [item] = items_of(word)
+        try:
+            await store.append("px", Publication([item], 1_000, expected_head=head))
+        except HeadMoved:
+            return False
+        return True
+
+    assert await is_taken("a2", 3)
+    assert await is_taken("b2", 3), "only another record has changed"
+    assert await is_taken("d1", 3), "nothing was removed, so it was not there either"
+    assert not await is_taken("a3", 3)
+    assert not await is_taken("-a1", 3)
+    assert not await is_taken("d2", 3)
+    assert await is_taken("-c1", 3)
+    assert not await is_taken("c2", 6), "it was there"
+    assert not await is_taken("-c1", 6)
+    assert not await is_taken("e1", 6), "it may have been there"
+    assert await is_taken("b3", 6)
+    assert await is_taken("e1", 7)
+    assert (await store.load("px")).head == 9
 
 
 async def test_what_was_checked_by_an_earlier_definition_is_not_taken(shared: Shared) -> None:
