@@ -228,9 +228,10 @@ class DefinitionSync:
     async def _add_topic(self, record: TopicRecord, restored: RestoredTopic) -> None:
         """Add a topic; pattern subscriptions read its stream from the start."""
         self._store.set_record(record.name, record)
-        await self._remote_changes.adopt(
-            record, restored if restored.dropped_through else RestoredTopic()
-        )
+        if not restored.dropped_through:
+            # The stream may begin in epochs that the topic's epoch continues.
+            restored = RestoredTopic(former=restored.former)
+        await self._remote_changes.adopt(record, restored)
 
     def _restart_topic(self, record: TopicRecord, restored: RestoredTopic) -> None:
         logger.warning("%s restarts in epoch %s", record.name, record.epoch)

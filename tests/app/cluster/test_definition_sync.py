@@ -422,6 +422,32 @@ async def test_a_bus_that_could_not_be_taken_as_it_is_is_taken_later(
         assert list(failures) == []
 
 
+async def test_a_topic_that_is_new_here_has_what_was_published_in_earlier_epochs(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DefinitionSync, "run", asyncio.Event().wait)  # nothing is heard by itself
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await one.publish({"k": "a", "v": 1})
+        epoch = await store_of(one).confirm_epoch("px", seen=2)
+        await eventually(
+            lambda: one.gateway.catalog.get("px").record.epoch == epoch, "it has begun again"
+        )
+        await one.publish({"k": "b", "v": 2})
+        store_of(other).definitions.invalidate()  # as of another life of the bus
+        await has_topic(other)
+        await eventually(
+            lambda: other.gateway.driver.engine.topic("px").head == 2, "the other has read it"
+        )
+        assert await other.sow() == [{"k": "a", "v": 1}, {"k": "b", "v": 2}]
+        bookmark = f"{epoch}-1"
+        answers = [
+            (await it.http.get("/v1/topics/px/messages", params={"from": bookmark})).text
+            for it in (one, other)
+        ]
+        assert answers[0] == answers[1]
+
+
 @pytest.mark.system
 @rule("cluster-7")
 @pytest.mark.nightly
