@@ -129,7 +129,7 @@ def test_a_folder_that_is_no_environment_is_left_alone(checkout: Path) -> None:
     (checkout / ".venv" / "mine.txt").touch()
     code, _, said = run_dev(checkout, "setup")
     assert code == 78
-    assert "no virtual environment" in said
+    assert "not a virtual environment" in said
     assert (checkout / ".venv" / "mine.txt").exists()
 
 

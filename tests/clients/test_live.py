@@ -327,7 +327,7 @@ def test_a_fault_in_the_thread_ends_it_and_is_raised() -> None:
     with (
         scripted(stream(hello(), event("message", {"no": "envelope"}))) as fake,
         Gateway(fake.address) as gateway,
-        pytest.raises(Exception, match="no envelope"),
+        pytest.raises(Exception, match="not an envelope"),
         gateway.live("px"),
     ):
         pass

@@ -51,7 +51,7 @@ def one_line(text: str) -> str:
         (("subscribe", "t", "--count", "0"), "x>=1"),
         (("subscribe", "t", "--for", "10"), "10"),
         (("subscribe", "t", "--table", "--format", "value"), "either --table or --format"),
-        (("subscribe", "t", "--table", "--sort", "/a DOWN"), "'/a DOWN' is no order"),
+        (("subscribe", "t", "--table", "--sort", "/a DOWN"), "'/a DOWN' is not an order"),
         (("subscribe", "t", "--format", "xml"), "xml"),
         (("subscribe", "t", "--opt", "x"), "No such option"),
         (("topics",), "Missing command"),

@@ -79,8 +79,8 @@ def test_localhost_is_the_address_every_client_tries() -> None:
     ("host", "reason"),
     [
         ("203.0.113.7", "cannot assign requested address"),
-        ("no-such-host.invalid", "no address of this machine"),
-        ("bad..host", "no address of this machine"),
+        ("no-such-host.invalid", "not an address of this machine"),
+        ("bad..host", "not an address of this machine"),
     ],
 )
 def test_an_address_that_cannot_be_had_is_one_sentence(host: str, reason: str) -> None:

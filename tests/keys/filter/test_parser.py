@@ -21,7 +21,7 @@ REFUSED = [
     ("", 0, "expected a value"),
     ("a = 1", 0, "a field begins with /"),
     ("1 = 2 = 3", 6, "do not chain"),
-    ("/a LIKE '('", 8, "no regular expression"),
+    ("/a LIKE '('", 8, "not a regular expression"),
     ("/a LIKE /b", 8, "pattern in quotes"),
     ("/a =", 4, "expected a value"),
     ("(1", 2, "expected )"),

@@ -158,7 +158,7 @@ def test_rows_go_to_stages_in_their_order(
 def test_a_large_stage_is_cut_by_its_bytes(
     journals: Journals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "STAGE_BYTES_MAX", 10)
+    monkeypatch.setattr(connection, "BODY_BYTES_MAX", 10)
     topic = journals.topic("t")
     staged = stage_rows(WriteOptions(journals.address, "t"), "p", [rows("1234", "1234", "1" * 30)])
     assert [len(topic.stages[name]) for name in staged.stages] == [2, 1]
@@ -208,11 +208,11 @@ def test_a_key_beside_a_value_goes_along() -> None:
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"value": ["{"]}, "no JSON text"),
-        ({"value": [""]}, "no JSON text"),
-        ({"value": ["1\n2"]}, "no JSON text"),
-        ({"value": ['1,"reason":"deleted"']}, "no JSON text"),
-        ({"value": ["\ud800".encode("utf-8", "surrogatepass")]}, "no JSON text"),
+        ({"value": ["{"]}, "not JSON"),
+        ({"value": [""]}, "not JSON"),
+        ({"value": ["1\n2"]}, "not JSON"),
+        ({"value": ['1,"reason":"deleted"']}, "not JSON"),
+        ({"value": ["\ud800".encode("utf-8", "surrogatepass")]}, "not JSON"),
         ({"value": [None]}, "needs the record's key"),
         ({"value": [None], "key": ["IBM"]}, "key of a row is none"),
         ({"value": [None], "key": ['"IBM"']}, "key of a row is none"),

@@ -108,7 +108,7 @@ def test_removals_are_staged_in_their_place(
 def test_a_stage_is_bounded_in_bytes(
     journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "STAGE_BYTES_MAX", 5)
+    monkeypatch.setattr(connection, "BODY_BYTES_MAX", 5)
     topic = journals.topic("newest")
     staged(writer_to(journals, tmp_path), batch(0), winners(5))
     assert [len(lines) for lines in topic.stages.values()] == [2, 2, 1]

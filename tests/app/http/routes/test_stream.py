@@ -17,6 +17,7 @@ import pytest
 
 from tests.app.access.test_authorization import ROOT, guarded
 from tests.support.buses import BusServer
+from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.rules import rule
 from tests.support.tokens import grant, token_of
@@ -735,7 +736,7 @@ async def test_who_closes_its_side_while_it_waits_is_answered(is_hot: bool, is_e
         await running.topic()
         app: Any = running.server.config.app
         if not is_hot:
-            app.state.hot_path.can_handle = lambda exchange: False
+            app.state.hot_path.kind_of = lambda exchange: None
         end = (await running.http.head(STREAM)).headers["stream-next-offset"]
         polled = running.gateway.polled
         async with connected(running.address) as wire:
@@ -759,7 +760,7 @@ async def test_for_a_client_that_left_before_the_wait_nothing_waits(
     async with running_gateway() as running:
         await running.topic()
         app: Any = running.server.config.app
-        app.state.hot_path.can_handle = lambda exchange: False
+        app.state.hot_path.kind_of = lambda exchange: None
         tasks, connections = len(asyncio.all_tasks()), running.server.server_state.connections
         others = set(connections)
         began, has_left = asyncio.Event(), asyncio.Event()
@@ -772,7 +773,8 @@ async def test_for_a_client_that_left_before_the_wait_nothing_waits(
         async with connected(running.address) as wire:
             target = f"{STREAM}?live=long-poll&offset=now"
             await wire.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            await began.wait()
+            async with asyncio.timeout(HANGS_S):
+                await began.wait()
             if is_lost:
                 [connection] = connections - others
                 connection.transport.abort()
