@@ -33,8 +33,9 @@ from tidegate.conflation.errors import LimitReached
 CALL = "call"
 HAND_OVER = "give"
 TICKET = "ticket"
-STORED, REPLACED = b"left", b"taken"
-"""Replies to a hand-over: the session is in Redis; or another reader has replaced this one.
+STORED, REPLACED, OLDER = b"left", b"taken", b"older"
+"""Replies to a hand-over: the session is in Redis; another reader has replaced this one; or the
+session's reader came after the request.
 
 An empty reply means that the gateway has no such session, or none that this subject opened.
 """
@@ -46,6 +47,9 @@ BROADCAST_S_MAX = 2.0
 HEARTBEAT_S_MAX = HEARTBEAT_S
 """To wait longer than for the next heartbeat would find no other gateway."""
 
+CLOCKS_MS = 100
+"""How far the gateways' estimates of the time of Redis may be apart."""
+
 TRANSFER_MS_MIN = 10_000
 HAND_OVER_S_MAX = 3.0
 HANDED_OVER_AT_ONCE = 50
@@ -56,7 +60,7 @@ AnswerCall = Callable[[Call], Awaitable[Reply]]
 
 logger = logging.getLogger("tidegate.bus")
 
-_HAND_OVERS = msgspec.msgpack.Decoder(tuple[str, int | None, str | None])
+_HAND_OVERS = msgspec.msgpack.Decoder(tuple[str, int | None, str | None, int])
 _CALLS = msgspec.msgpack.Decoder(tuple[str, Call])
 _REPLIES = msgspec.msgpack.Decoder(Reply)
 
@@ -155,16 +159,17 @@ class Peers:
             Refused: bus-unavailable, limit-reached.
         """
         owner_without_session = None
+        text = msgspec.msgpack.encode((session, event, sub, self.membership.now_ms()))
         async with self._lock(session):
             for _ in range(ATTEMPTS_MAX):
                 owner = await self._owner(session)
                 if owner is None or owner == owner_without_session:
                     return True
-                answer = await self._request(
-                    owner, HAND_OVER, msgspec.msgpack.encode((session, event, sub))
-                )
+                answer = await self._request(owner, HAND_OVER, text)
                 if answer == REPLACED:
                     return False
+                if answer == OLDER:
+                    break
                 if answer != STORED:
                     # It may have died: look again where the session is.
                     owner_without_session = owner
@@ -317,7 +322,7 @@ class Peers:
 
     async def _handle_hand_over(self, text: bytes) -> bytes:
         """Hand a session over to the requesting gateway; reply empty if there is none."""
-        name, event, sub = _HAND_OVERS.decode(text)
+        name, event, sub, asked_ms = _HAND_OVERS.decode(text)
         await self._wait_while_moving(name)
         session = next((each for each in self._sessions.movable() if each.id == name), None)
         # Before anything of it changes: to anyone but its owner the session does not exist.
@@ -326,8 +331,17 @@ class Peers:
         # The reader with this event was replaced: giving the session back would start a loop.
         if event in session.cursor.replaced:
             return REPLACED
+        # The client may have given the request up and come here: its reader would be sent away for
+        # good, and nobody would take the session.
+        if session.reader is not None and asked_ms + CLOCKS_MS < self._attached_ms(session):
+            return OLDER
         await asyncio.wait({self._start_hand_over(session)})
         return STORED
+
+    def _attached_ms(self, session: Session) -> int:
+        """Return when the session's reader came, by the clock of Redis."""
+        age_ms = self._sessions.context.driver.wall_ms() - session.attached_ms
+        return self.membership.now_ms() - age_ms
 
     def _start_hand_over(self, session: Session) -> asyncio.Task[None]:
         self._sessions.detach(session, GOODBYE_RETRY_MS)

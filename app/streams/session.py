@@ -61,14 +61,15 @@ class Session:
     of a plain GET. `named`: how many names were used. `evicted`: subscribers that ended with
     BACK_PRESSURE; they begin again after a transfer to another gateway. `subject`: that of the
     reader, with authentication; `owner` is its `sub`, which alone travels with the session.
-    `address` and `agent`: of the client that reads it, or read it last.
+    `address` and `agent`: of the client that reads it, or read it last. `attached_ms`: when that
+    reader came, 0 before the first.
     `finish_attaching`: subscribes the rest of a reader that is attached in turns.
     """
 
     __slots__ = (
-        "address", "agent", "asked", "closed", "conflated", "context", "cursor", "evicted",
-        "finish_attaching", "has_ended", "id", "lasts", "limits", "named", "on_attached", "on_left",
-        "opened_ms", "owner", "pattern", "reader", "subject", "usage", "was_read",
+        "address", "agent", "asked", "attached_ms", "closed", "conflated", "context", "cursor",
+        "evicted", "finish_attaching", "has_ended", "id", "lasts", "limits", "named", "on_attached",
+        "on_left", "opened_ms", "owner", "pattern", "reader", "subject", "usage", "was_read",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +94,7 @@ class Session:
         self.limits = limits or context.driver.limits
         self.conflated, self.lasts = conflated, lasts
         self.opened_ms = context.driver.wall_ms()
+        self.attached_ms = 0
         self.asked = NONE_ASKED
         self.reader: Reader | None = None
         self.finish_attaching: Callable[[], None] | None = None
@@ -127,6 +129,7 @@ class Session:
         )
         # Cleared only now: a reader that the engine refuses leaves the reason for the next one.
         closed, self.closed = self.closed, None
+        self.attached_ms = self.context.driver.wall_ms()
         self.reader = Reader(
             self.context.driver,
             consumer,

@@ -112,6 +112,25 @@ async def test_what_is_nowhere_is_answered_here(redis_url: str, name: str) -> No
 
 
 @rule("cluster-8")
+async def test_a_request_from_before_the_present_reader_takes_no_session(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client gave it up at a gateway that is slow, and came back here."""
+    async with nodes(redis_url) as (one, two):
+        session = one.kept(limits=None)
+        membership = two.peers.membership
+        asked_ms = membership.now_ms() - 1_000
+        reader, _ = one.read(session)
+        monkeypatch.setattr(membership, "now_ms", lambda: asked_ms)
+        with pytest.raises(Refused, match="bus-unavailable"):
+            await brought(two, session)
+        assert one.told(reader) == []
+        monkeypatch.undo()
+        assert await brought(two, session)
+        assert one.told(reader) == ["goodbye REPLACED"]
+
+
+@rule("cluster-8")
 async def test_a_session_goes_where_its_reader_is(redis_url: str) -> None:
     async with nodes(redis_url, 3) as (one, two, three):
         session = one.kept(limits=None)
