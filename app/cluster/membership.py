@@ -150,7 +150,8 @@ class Membership:
     """The gateways of the cluster as of the last heartbeat.
 
     A process that dies loses its connections at once; one that merely hangs keeps them. So a silent
-    gateway is dead only if Redis has no connection with the gateway's name.
+    gateway is dead only if Redis has no connection with the gateway's name, at two heartbeats in a
+    row: one that hung closes its overdue connections as it wakes, and opens others a moment later.
 
     Args:
         bus: the shared Redis.
@@ -169,6 +170,8 @@ class Membership:
         self._name = bus.shared_key("gateways")
         self._members: dict[str, bytes] = {}
         self._changed = asyncio.Event()
+        # As of the last look: silent gateways without a connection, and their last heartbeats.
+        self._unconnected: dict[str, bytes] = {}
         self._bus_ms = 0
         self._clock_offset_ms = 0
         self._connected_since_s = float("inf")
@@ -236,14 +239,19 @@ class Membership:
             Refused: bus-unavailable.
         """
         keys = [self._name, lease_key(self._bus, LEADER_LEASE)]
-        silent = {name: self._members[name] for name in self.others if self._is_silent(name)}
+        doubted_s = SUSPECT_S - HEARTBEAT_S  # the look before the one that decides
+        silent = {it: self._members[it] for it in self.others if self._silence_s(it) >= doubted_s}
+        before, self._unconnected = self._unconnected, {}
         if not silent or not self.is_connected_for(SUSPECT_S):
             return
         try:
             with translate_errors():
                 names = await self._bus.client_names()
                 for gateway, expires_ms in silent.items():
-                    if _client_name(gateway) not in names:
+                    if _client_name(gateway) in names:
+                        continue
+                    self._unconnected[gateway] = expires_ms
+                    if before.get(gateway) == expires_ms and self._silence_s(gateway) >= SUSPECT_S:
                         await self._bus.run_script(_REMOVE_DEAD, keys, [gateway, expires_ms])
                         self._set_members({k: v for k, v in self._members.items() if k != gateway})
         except Refused as refusal:
@@ -277,9 +285,9 @@ class Membership:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _is_silent(self, gateway: str) -> bool:
+    def _silence_s(self, gateway: str) -> float:
         heard_ms = float(self._members[gateway]) - DEAD_S * 1_000
-        return self._bus_ms - heard_ms >= SUSPECT_S * 1_000
+        return (self._bus_ms - heard_ms) / 1_000
 
 
 def _client_name(gateway: str) -> str:

@@ -69,6 +69,8 @@ async def test_who_is_silent_has_died_if_it_is_not_connected(
         while "tidegate:two" in await bus.client_names():
             await asyncio.sleep(0)
     await one.remove_dead()
+    assert one.others == ["two"], "it may be about to connect again"
+    await one.remove_dead()
     assert one.others == (["two"] if is_connected else [])
     await one.heartbeat()
     assert await one.has("two") == is_connected, "it is struck off for all"
@@ -76,6 +78,27 @@ async def test_who_is_silent_has_died_if_it_is_not_connected(
         await one.wait_until_gone("two")
     await two.heartbeat()
     assert await one.has("two"), "who says so is there"
+    await theirs.aclose()
+
+
+@rule("cluster-10")
+async def test_who_wakes_and_connects_again_was_never_dead(
+    bus: BusConnection, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hung for some seconds, and its connections are overdue by its own clock."""
+    monkeypatch.setattr(rolls, "SUSPECT_S", 0.0)
+    theirs = BusConnection(redis_url, "roll-test")
+    one, two = Membership(bus, "one"), Membership(theirs, "two")
+    await two.heartbeat()
+    await one.heartbeat()
+    for _ in range(3):
+        await theirs.writer.connection_pool.disconnect()
+        while "tidegate:two" in await bus.client_names():
+            await asyncio.sleep(0)
+        await one.remove_dead()
+        await theirs.execute("PING")  # before its next heartbeat
+        await one.remove_dead()
+        assert one.others == ["two"]
     await theirs.aclose()
 
 
@@ -97,9 +120,11 @@ async def test_what_the_dead_did_for_all_is_free_at_once(
     while "tidegate:two" in await bus.client_names():
         await asyncio.sleep(0)
     await one.remove_dead()
+    await one.remove_dead()
     assert await takes(mine)
     await Membership(bus, "three").heartbeat()
     await one.heartbeat()
+    await one.remove_dead()
     await one.remove_dead()  # three, which had nothing
     assert await bus.execute("GET", lease_key(bus, LEADER_LEASE)) == b"one"
 
