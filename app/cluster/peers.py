@@ -287,6 +287,21 @@ class Peers:
         with contextlib.suppress(Refused):  # `_refresh_locations` repeats this in time
             await self.locations.confirm(session)
 
+    async def _import_claimed(self, session: str) -> None:
+        """Import a session that this gateway has claimed, if it could not do so at once.
+
+        To the others it is here; without it they would take the session for lost.
+
+        Raises:
+            Refused: bus-unavailable, limit-reached.
+        """
+        if session in self._sessions:
+            return
+        location = await self.locations.read(session)
+        if location.transfer and location.owner == self.gateway:
+            async with self._lock(session):
+                await self._owner(session)
+
     async def _wait_while_moving(self, session: str) -> None:
         """Wait until a transfer of this session, to here or away, has ended.
 
@@ -316,6 +331,7 @@ class Peers:
         session, call = _CALLS.decode(text)
         if session:
             await self._wait_while_moving(session)
+            await self._import_claimed(session)
             if session not in self._sessions:
                 return b""
         return msgspec.msgpack.encode(await self._handle(call))
@@ -324,6 +340,7 @@ class Peers:
         """Hand a session over to the requesting gateway; reply empty if there is none."""
         name, event, sub, asked_ms = _HAND_OVERS.decode(text)
         await self._wait_while_moving(name)
+        await self._import_claimed(name)
         session = next((each for each in self._sessions.movable() if each.id == name), None)
         # Before anything of it changes: to anyone but its owner the session does not exist.
         if session is None or session.cursor is None or sub not in (None, session.owner):

@@ -21,6 +21,7 @@ from tidegate.app.cluster import membership as rolls
 from tidegate.app.cluster import peers as module
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.peers import Peers
+from tidegate.app.cluster.session_locations import SessionLocation
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.application import create_app
 from tidegate.app.refusals import Refused, Unavailable
@@ -109,6 +110,33 @@ async def test_what_is_nowhere_is_answered_here(redis_url: str, name: str) -> No
         assert await one.peers.bring_here(session, None, None)
         assert session not in one.gateway.sessions
         assert not await one.peers.is_elsewhere("s1")
+
+
+@rule("cluster-10")
+async def test_a_session_that_its_claimant_could_not_import_is_not_lost(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claimant has lost the reply, or its bus was out at that moment."""
+    async with nodes(redis_url) as (one, two):
+        session = one.kept(limits=None)
+        locations = two.peers.locations
+        claim = locations.claim
+
+        async def claim_in_vain(session: str) -> SessionLocation:
+            location = await claim(session)
+            if location.transfer:
+                raise Unavailable
+            return location
+
+        monkeypatch.setattr(locations, "claim", claim_in_vain)
+        with pytest.raises(Refused, match="bus-unavailable"):
+            await brought(two, session)
+        monkeypatch.undo()
+        reply = await one.asks(session.id)
+        assert reply is not None
+        assert reply.status == 200
+        assert await brought(one, session)
+        assert one.peers.has(session.id)
 
 
 @rule("cluster-8")
