@@ -31,7 +31,7 @@ def json_text(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a model of pydantic as a dict, and a number of numpy as Python's equal one.
+    """Return a model of pydantic as a dict, and a number or text of numpy as Python's equal one.
 
     Neither library is needed for it.
     """
@@ -44,7 +44,13 @@ def _plain(value: Any) -> Any:
         number = value.item()
         if isinstance(number, bool | int | float):  # a long double stays what it is
             return number
-    raise TypeError(f"a message cannot hold a value of type {type(value).__name__}")
+    if isinstance(value, str):  # of numpy
+        return str(value)
+    name = type(value).__name__
+    raise TypeError(
+        f"a message cannot hold a value of type {name}: convert it to a type of Python's own, as "
+        "tolist() of numpy and to_dict() of pandas do"
+    )
 
 
 _KINDS_OF_NUMBERS = ("b", "i", "u", "f")

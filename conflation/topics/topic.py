@@ -374,7 +374,11 @@ class Topic:
             )
         if bookmark.offset > self.head:
             return BookmarkExpired("the bookmark is ahead of the topic")
-        return BookmarkExpired("the journal does not reach back to this bookmark")
+        begins = Bookmark(self.epoch, self.beginning)
+        return BookmarkExpired(
+            f"the journal does not reach back to this bookmark: it begins after {begins}, where "
+            "bookmark_not_found=epoch continues, and now with a snapshot"
+        )
 
     @property
     def beginning(self) -> int:
