@@ -147,6 +147,10 @@ class DefinitionSync:
     async def _restore_lost(self) -> None:
         await self._store.reopen()
         existing = {record.name: record for record in await self._store.records()}
+        # Found by an attempt that did not come to an end, and deleted since.
+        for name in self._store.names():
+            if name not in existing and not self._catalog.exists(name):
+                self._store.set_record(name, None)
         missing = [it for it in self._catalog.entries() if it.record.name not in existing]
         aside = [it for it in self._catalog.all_unusable() if it.name not in existing]
         epochs = {it.record.name: it.record.epoch for it in missing}

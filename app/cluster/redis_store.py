@@ -213,6 +213,10 @@ class RedisStore:
         if stored is not None:
             self._records[name] = stored
 
+    def names(self) -> list[str]:
+        """Return the names of the topics that have a record."""
+        return list(self._records)
+
     def log(self, name: str) -> TopicLog:
         """Return the log of a usable topic.
 

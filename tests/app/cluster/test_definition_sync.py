@@ -448,6 +448,22 @@ async def test_a_topic_that_is_new_here_has_what_was_published_in_earlier_epochs
         assert answers[0] == answers[1]
 
 
+async def test_a_topic_that_was_found_and_deleted_since_can_be_created(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The definitions were read, and Redis failed before they were applied."""
+    monkeypatch.setattr(DefinitionSync, "run", asyncio.Event().wait)  # nothing is heard by itself
+    async with gateways(redis_bus) as (one, other):
+        await one.topic(key=["/k"])
+        await one.topic("later", key=["/k"])
+        await store_of(other).records()
+        assert (await one.http.delete("/v1/topics/px")).status_code == 204
+        store_of(other).definitions.invalidate()  # as after an attempt that failed
+        await has_topic(other, "later")
+        answer = await other.http.put("/v1/topics/px", json={"key": ["/id"]})
+        assert answer.status_code == 201, answer.text
+
+
 @pytest.mark.system
 @rule("cluster-7")
 @pytest.mark.nightly
