@@ -18,7 +18,7 @@ from dev import ROOT
 from tests.browser.test_tutorials import folder_served
 from tests.docs.site import block_run_by
 from tests.js.package import PAGE, commands_of, copy_packages, run_commands
-from tests.support.commands import serving
+from tests.support.commands import address_of, serving, start
 from tests.support.deadlines import HANGS_S
 from tests.support.ports import lasting_port
 from tidegate.clients.gateway import Gateway
@@ -176,7 +176,9 @@ def test_react_shows_bid_and_ask_and_which_are_old(chromium: Browser, tmp_path: 
     run_commands(started.replace("npm run dev", "npm run build"), tmp_path / "tidegate")
     project = tmp_path / "tidegate" / "examples" / "react-prices"
     assert (project / "dist" / "index.html").exists()
-    with serving() as address, vite_served(project, address) as origin:
+    gateway = start("serve", "--port", "0")
+    address = address_of(gateway)
+    with vite_served(project, address) as origin:
         run_commands(published.replace("http://127.0.0.1:8080", address), tmp_path)
         page = chromium.new_page()
         complaints: list[str] = []
@@ -190,5 +192,8 @@ def test_react_shows_bid_and_ask_and_which_are_old(chromium: Browser, tmp_path: 
         page.clock.fast_forward("00:31")  # no heartbeat is missed so far
         expect(quote).to_have_class("old")
         expect(page.locator("p")).to_have_text("Live")
+        gateway.kill()
+        gateway.communicate(timeout=HANGS_S)
+        expect(page.locator("p")).to_contain_text("No connection", timeout=10_000)  # no silence
         page.close()
         assert complaints == []
