@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -241,6 +241,15 @@ class TopicPublisher:
     def _read(
         self, numbered: Sequence[tuple[SourceRecord, int]]
     ) -> tuple[list[NumberedLine], list[DeadLetter]]:
+        unchecked = self._reader.unchecked([record for record, _ in numbered])
+        if unchecked is None:
+            return self._checked(numbered)
+        pairs = zip(numbered, unchecked, strict=True)
+        return [NumberedLine(record, number, line) for (record, number), line in pairs], []
+
+    def _checked(
+        self, numbered: Iterable[tuple[SourceRecord, int]]
+    ) -> tuple[list[NumberedLine], list[DeadLetter]]:
         lines: list[NumberedLine] = []
         dead: list[DeadLetter] = []
         for record, number in numbered:
@@ -272,6 +281,11 @@ class TopicPublisher:
                 fault = _line_at_fault(problem, len(part))
                 if fault is None:
                     raise
+                sound, invalid = self._checked((each.record, each.number) for each in part)
+                if invalid:  # the gateway was the first to check: take all of them out at once
+                    left = sound + left[len(part) :]
+                    dead += invalid
+                    continue
                 refused = left.pop(fault)
                 dead.append(DeadLetter(refused.record, refused.number, str(problem)))
                 # What is before the line at fault is fine; what follows is tried in larger parts

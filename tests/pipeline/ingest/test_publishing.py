@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -257,6 +258,46 @@ def test_what_only_the_gateway_refuses_is_a_dead_letter_too(
     dead = journal(address, "t.dead")
     assert [each["position"] for each in dead] == [f"at {at}" for at in numbers if at % 3]
     assert "schema-violation" in dead[0]["reason"]
+
+
+def test_of_plain_messages_the_gateway_is_the_first_to_check(
+    address: str, gateway: Gateway, definition: IngestDefinition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = []
+    stage = gateway.stage
+
+    def counted(topic: str, lines: list[bytes], *given: Any, **named: Any) -> None:
+        bodies.append(lines)
+        stage(topic, lines, *given, **named)
+
+    monkeypatch.setattr(gateway, "stage", counted)
+    first = publisher(definition, gateway)
+    first.publish(batch(1))
+    bodies.clear()
+    texts = ('{"k":0,"n":2}', '{"k":', '{"n":4}', '{"k":1} {"k":2}', '{"k":1e999}', '{"k":0,"n":7}')
+    records = [record(number, text) for number, text in enumerate(texts, 2)]
+    assert first.publish(SourceBatch(records)) == Outcome(2, 0, 4)
+    assert found(address) == [1, 2, 7]
+    assert [each["position"] for each in journal(address, "t.dead")] == [
+        f"at {n}" for n in range(3, 7)
+    ]
+    assert len(bodies) == 2  # refused, and without what is no message
+
+
+@pytest.mark.parametrize(
+    "text", ['{"k":1},"key":[7],"reason":"deleted"', '{"k":"a\nb"}', '{"k":1}\n{"k":2}', "", " "]
+)
+def test_a_payload_that_could_be_taken_for_more_is_checked_before(
+    address: str, gateway: Gateway, definition: IngestDefinition, text: str
+) -> None:
+    text_keys = PayloadMapping(key_format=KeyFormat.TEXT)
+    made = publisher(replace(definition, mapping=text_keys), gateway)
+    made.publish(SourceBatch([record(1, '{"k":"7","n":1}')]))
+    odd = SourceRecord(text.encode(), 2, "at 2")
+    removal = SourceRecord(None, 3, "at 3", b"8")
+    assert made.publish(SourceBatch([odd, removal])) == Outcome(1, 0, 1, unmatched=1)
+    assert [each["position"] for each in journal(address, "t.dead")] == ["at 2"]
+    assert made.publish(SourceBatch([replace(odd, number=4)])) == Outcome(0, 0, 1)
 
 
 def test_a_large_batch_is_staged_in_parts_and_published_in_one_step(
