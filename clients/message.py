@@ -15,7 +15,12 @@ def lines_of(messages: Any) -> Iterator[bytes]:
     """Yield the line of one message, or of each of several; see `line_of`.
 
     A list, and any other iterable that is not a message by itself, has several.
+
+    Raises:
+        TypeError: a frame of pandas or polars.
     """
+    if hasattr(messages, "columns"):  # it would give their names
+        raise TypeError("a frame is not a message: publish its rows, as frame.to_dict('records')")
     # A dict would give its keys, a text its characters, and a model of pydantic its fields.
     is_message = isinstance(messages, Mapping | str | TEXT) or hasattr(messages, "model_dump")
     if is_message or is_dataclass(messages) or not isinstance(messages, Iterable):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 from math import isfinite
 from typing import Any
@@ -14,8 +15,8 @@ def json_text(value: Any) -> bytes:
 
     Args:
         value: a dict, a list, a dataclass, a Struct of msgspec, a model of pydantic, a text, a
-            number (of numpy, too), None, or what msgspec writes as a text, such as a datetime. A
-            Decimal is a number with all of its digits.
+            number (of numpy, too), None, or what msgspec writes as a text, such as a datetime (of
+            pandas, too: NaT is null). A Decimal is a number with all of its digits.
 
     Raises:
         ValueError: a number is not finite, or a text is not valid Unicode, which JSON cannot say.
@@ -46,10 +47,12 @@ def _plain(value: Any) -> Any:
             return number
     if isinstance(value, str):  # of numpy
         return str(value)
+    if isinstance(value, datetime):  # of pandas, with nanoseconds; what is not a time is not itself
+        return value.isoformat() if value == value else None  # see above
     name = type(value).__name__
     raise TypeError(
         f"a message cannot hold a value of type {name}: convert it to a type of Python's own, as "
-        "tolist() of numpy and to_dict() of pandas do"
+        "tolist() of numpy does"
     )
 
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
+import pandas
 import pydantic
 import pytest
 
@@ -62,3 +63,10 @@ def test_bytes_are_json_already_and_values_become_json() -> None:
 def test_a_text_of_two_lines_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match="one line"):
         line_of(text)
+
+
+def test_a_frame_is_no_message_and_no_list_of_its_columns() -> None:
+    frame = pandas.DataFrame({"k": [1, 2]})
+    with pytest.raises(TypeError, match=r"publish its rows, as frame\.to_dict"):
+        list(lines_of(frame))
+    assert list(lines_of(frame.to_dict("records"))) == [b'{"k":1}', b'{"k":2}']

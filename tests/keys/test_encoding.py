@@ -65,6 +65,14 @@ def test_numbers_and_texts_of_numpy_are_those_of_python() -> None:
             json_text({"a": other})
 
 
+def test_times_of_pandas_are_texts_and_none_is_null() -> None:
+    pandas = pytest.importorskip("pandas")
+    at = pandas.Timestamp("2026-11-21T21:00:00.123456789Z")
+    assert json_text({"at": at, "none": pandas.NaT}) == (
+        b'{"at":"2026-11-21T21:00:00.123456789+00:00","none":null}'
+    )
+
+
 def test_plain_values_are_themselves() -> None:
     assert json_text({"a": None, "b": [1, "null", True]}) == b'{"a":null,"b":[1,"null",true]}'
     assert json_text({"a": "NaN", "b": Decimal("1E+400")}) == b'{"a":"NaN","b":1E+400}'
