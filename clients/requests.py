@@ -6,7 +6,6 @@ word of HTTP of its own.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import msgspec
 
 from tidegate.clients.answers import Fields, Published, TopicsPage, fields_of
 from tidegate.clients.errors import AnswerInvalid
+from tidegate.keys.encoding import json_text
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -230,7 +230,7 @@ def delete_records(
     """Delete the record of a key, or those that match a filter; the answer is their number."""
     is_whole = record_key is None or isinstance(record_key, tuple)
     fields = record_key if is_whole else (record_key,)
-    text = None if fields is None else json.dumps(fields)
+    text = None if fields is None else json_text(fields).decode()
     params = request_of(key=text, filter=filter_text)
     path = f"{topic_path(topic)}/sow"
     return Request("DELETE", path, _deleted, {"params": params})

@@ -239,6 +239,8 @@ class Records(Mapping[Any, Any]):
 
 def _as_sent(field: Any) -> Any:
     """Return a field of a key as the gateway spells it: 1.0 is 1, as it is to Python."""
+    if hasattr(field, "item"):  # of numpy
+        field = field.item()
     if isinstance(field, float) and field.is_integer() and abs(field) < EXPONENT_FROM:
         return int(field)
     return [_as_sent(each) for each in field] if isinstance(field, list | tuple) else field

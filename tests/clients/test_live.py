@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.request import urlopen
 
+import numpy
 import pytest
 
 from tests.clients.support.streams import Script, plain, scripted, stream
@@ -129,6 +130,8 @@ def test_keys_are_those_of_the_topic(hang: threading.Event) -> None:
         assert (live["a", (1, 2)], live[BIG, True]) == (3, 4)
         assert (BIG - 1, True) not in live
         assert (BIG, 1) not in live
+        assert live["a", numpy.float32(1)] == 1
+        assert live[numpy.int64(BIG), numpy.True_] == 4
 
 
 def test_the_changes_of_several_flushes_are_one(hang: threading.Event) -> None:
