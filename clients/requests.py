@@ -17,7 +17,7 @@ import msgspec
 
 from tidegate.clients.answers import Fields, Published, TopicsPage, fields_of
 from tidegate.clients.errors import AnswerInvalid
-from tidegate.keys.encoding import json_text
+from tidegate.clients.message import line_of
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -230,7 +230,7 @@ def delete_records(
     """Delete the record of a key, or those that match a filter; the answer is their number."""
     is_whole = record_key is None or isinstance(record_key, tuple)
     fields = record_key if is_whole else (record_key,)
-    text = None if fields is None else json_text(fields).decode()
+    text = None if fields is None else line_of(fields).decode()
     params = request_of(key=text, filter=filter_text)
     path = f"{topic_path(topic)}/sow"
     return Request("DELETE", path, _deleted, {"params": params})
