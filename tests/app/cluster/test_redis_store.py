@@ -88,11 +88,12 @@ async def put(store: RedisStore, *words: str, topic: str = "px", **more: object)
 def items_of(word: str) -> list[Item]:
     """Return messages, and removals of words that begin with `-`."""
     return [
-        Message(frame.payload, frame.key) if not it.startswith("-")
+        Message(frame.payload, frame.key)
+        if not it.startswith("-")
         else Removal(frame.key, RemovalReason.DELETED)
         for it in word.split()
         for frame in make_frames(it.removeprefix("-"))
-    ]  # fmt: skip
+    ]
 
 
 async def test_what_is_kept_is_the_same_wherever_it_is_asked_for(shared: Shared) -> None:

@@ -17,9 +17,13 @@ from tidegate.pipeline.streams import topic_watcher
 from tidegate.pipeline.streams.topic_watcher import Fillable, SparkTopicWatcher, TopicList
 
 PX = {
-    "topic": "px", "key": ["/id"], "retain": True, "epoch": "e1", "merge": "replace",
+    "topic": "px",
+    "key": ["/id"],
+    "retain": True,
+    "epoch": "e1",
+    "merge": "replace",
     "source": None,
-}  # fmt: skip
+}
 
 
 def declared(name: str, epoch: str = "e2", **source: Any) -> dict[str, Any]:
@@ -42,9 +46,12 @@ class FakeRunner:
 
     def __post_init__(self) -> None:
         self.watcher = SparkTopicWatcher(
-            self._fillable, cast(Any, self), self.said.append,
-            restarts=self.restarts, monotonic=lambda: self.now_s,
-        )  # fmt: skip
+            self._fillable,
+            cast(Any, self),
+            self.said.append,
+            restarts=self.restarts,
+            monotonic=lambda: self.now_s,
+        )
 
     def _fillable(self) -> Fillable:
         if self.is_out:
