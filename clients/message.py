@@ -19,16 +19,16 @@ def lines_of(messages: Any) -> Iterator[bytes]:
     Raises:
         TypeError: a frame of pandas or polars.
     """
-    if hasattr(messages, "columns"):  # it would give their names
+    # A dict would give its keys, a text its characters, and a model of pydantic its fields.
+    is_message = isinstance(messages, Mapping | str | TEXT) or hasattr(messages, "model_dump")
+    if is_message or is_dataclass(messages) or not isinstance(messages, Iterable):
+        messages = [messages]
+    elif hasattr(messages, "columns"):  # it would give their names
         raise TypeError(
             "a frame is not a message: publish its rows, with None in place of NaN, by "
             "frame.astype(object).where(frame.notna(), None).to_dict('records') of pandas or "
             "frame.fill_nan(None).to_dicts() of polars"
         )
-    # A dict would give its keys, a text its characters, and a model of pydantic its fields.
-    is_message = isinstance(messages, Mapping | str | TEXT) or hasattr(messages, "model_dump")
-    if is_message or is_dataclass(messages) or not isinstance(messages, Iterable):
-        messages = [messages]
     return map(line_of, messages)
 
 

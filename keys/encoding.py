@@ -47,8 +47,8 @@ def _plain(value: Any) -> Any:
             return number
     if isinstance(value, str):  # of numpy
         return str(value)
-    if isinstance(value, datetime):  # of pandas, with nanoseconds; what is not a time is not itself
-        return value.isoformat() if value == value else None  # see above
+    if isinstance(value, datetime):  # of pandas, with nanoseconds; NaT does not equal itself
+        return value.isoformat() if value == value else None
     name = type(value).__name__
     raise TypeError(
         f"a message cannot hold a value of type {name}: convert it to a type of Python's own, as "

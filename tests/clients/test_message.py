@@ -70,3 +70,11 @@ def test_a_frame_is_no_message_and_no_list_of_its_columns() -> None:
     with pytest.raises(TypeError, match=r"publish its rows, .*to_dict\('records'\)"):
         list(lines_of(frame))
     assert list(lines_of(frame.to_dict("records"))) == [b'{"k":1}', b'{"k":2}']
+
+
+def test_a_message_may_have_a_field_named_columns() -> None:
+    @dataclass
+    class Layout:
+        columns: int
+
+    assert list(lines_of(Layout(3))) == [b'{"columns":3}']
