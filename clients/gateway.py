@@ -191,7 +191,14 @@ class Gateway:
         return self._transport.ask(requests.stage(topic, post, enveloped=enveloped))
 
     def commit(
-        self, topic: str, producer: str, run: int, sequence: int, stages: Sequence[str]
+        self,
+        topic: str,
+        producer: str,
+        run: int,
+        sequence: int,
+        stages: Sequence[str],
+        *,
+        epoch: str | None = None,
     ) -> Published:
         """Publish stages in one step, in the order of their names, exactly once.
 
@@ -201,8 +208,9 @@ class Gateway:
             run: number of the producer's run; commits of older runs are refused.
             sequence: rises from commit to commit, also over runs.
             stages: the names.
+            epoch: refuse (`precondition-failed`) if the topic has begun another one.
         """
-        return self._transport.ask(requests.commit(topic, producer, run, sequence, stages))
+        return self._transport.ask(requests.commit(topic, producer, run, sequence, stages, epoch))
 
     def highest_sequence(self, topic: str, producer: str, run: int) -> int | None:
         """Return the highest number that the producer has published, or None.

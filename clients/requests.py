@@ -216,10 +216,12 @@ def stage(topic: str, post: Post, *, enveloped: bool) -> Request[int]:
 
 
 def commit(
-    topic: str, producer: str, run: int, sequence: int, stages: Sequence[str]
+    topic: str, producer: str, run: int, sequence: int, stages: Sequence[str], epoch: str | None
 ) -> Request[Published]:
     """Publish stages in one step."""
     document = {"producer": producer, "run": run, "sequence": sequence, "stages": list(stages)}
+    if epoch is not None:
+        document["epoch"] = epoch
     path = f"{topic_path(topic)}/commits"
     return Request("POST", path, _published, {"json": document}, takes_effect_once=True)
 

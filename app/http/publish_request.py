@@ -330,6 +330,9 @@ class CommitDocument(Strict):
         Field(max_length=STAGES_MAX),
         FailFast(),  # the answer has one refusal; a check of all stages could make ten thousand
     ]
+    epoch: Annotated[
+        str | None, Field(description="Publish only if the topic is in this epoch (else 412)")
+    ] = None
 
     @field_validator("stages")
     @classmethod
@@ -344,10 +347,14 @@ class CommitDocument(Strict):
 
 
 class Commit(NamedTuple):
-    """A numbered producer of a run, and the stages that it wants published, in this order."""
+    """A numbered producer of a run, and the stages that it wants published, in this order.
+
+    With `epoch` only if that is the topic's.
+    """
 
     producer: Producer
     stages: tuple[str, ...]
+    epoch: str | None
 
 
 def commit_of(body: bytes, sub: str | None = None) -> Commit:
@@ -358,7 +365,7 @@ def commit_of(body: bytes, sub: str | None = None) -> Commit:
     """
     asked = read(CommitDocument, body)
     producer = Producer(own_name(sub, asked.producer), asked.sequence, asked.run)
-    return Commit(producer, tuple(own_name(sub, name) for name in asked.stages))
+    return Commit(producer, tuple(own_name(sub, name) for name in asked.stages), asked.epoch)
 
 
 def publishable_topic_name(scope: Scope) -> str:

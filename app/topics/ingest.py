@@ -187,21 +187,30 @@ class Ingest:
             await self._writer.stage(entry, stage, messages)
 
     async def commit(
-        self, entry: CatalogTopic, producer: Producer, stages: Sequence[str]
+        self,
+        entry: CatalogTopic,
+        producer: Producer,
+        stages: Sequence[str],
+        epoch: str | None = None,
     ) -> Appended:
         """Publish what stages hold in one step, in the order of their names.
 
         Without stages only the producer's number rises: what its source had up to there was
-        nothing to publish.
+        nothing to publish. With `epoch` only if that is the topic's: another one may lack what
+        the producer has published before.
 
         Raises:
             TopicUnknown: it was deleted meanwhile.
-            Refused: precondition-failed, a stage is not there; producer-fenced, limit-reached,
+            Refused: precondition-failed, a stage is not there, or the topic is in another epoch;
+                producer-fenced, limit-reached,
                 message-too-large, topic-read-only, schema-violation (the schema may have
                 changed since they were staged). Then the stages stay.
         """
         check_filler(entry, producer.name)
         async with entry.writing:
+            if epoch not in (None, entry.record.epoch):
+                detail = f"The topic has begun another epoch, {entry.record.epoch}."
+                raise Refused("precondition-failed", detail, pointer="/epoch")
             check_newest(entry, producer)
             earlier = await self._writer.earlier(entry, producer, stages=stages)
             if earlier is not None:

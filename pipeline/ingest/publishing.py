@@ -23,7 +23,7 @@ from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.connection import STAGE_MESSAGES_MAX, body_of
-from tidegate.pipeline.errors import GatewayRefused, KeyMismatch
+from tidegate.pipeline.errors import KeyMismatch
 from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.definition import IngestDefinition
 from tidegate.pipeline.ingest.payloads import Line, PayloadForm, PayloadReader, RecordInvalid
@@ -153,14 +153,14 @@ class TopicPublisher:
         """Ask the gateway whether a newer run has taken over; a source that is idle asks nothing.
 
         Raises:
-            GatewayProblem: it has (`producer-fenced`).
-            GatewayRefused: the topic has begun another epoch.
+            GatewayProblem: it has (`producer-fenced`), or the topic has begun another epoch
+                (`precondition-failed`).
         """
         # One partition tells: a newer run has asked for all of them.
-        producer = next((it for it in self._producers.values() if it.through is not None), None)
-        if producer is not None:
-            self._require_epoch()
-            self._gateway.highest_sequence(self._definition.topic, producer.name, self._run)
+        for producer in self._producers.values():
+            if producer.through is not None:
+                self._commit(producer, [], producer.through)
+                return
 
     def through(self, partition: str) -> int | None:
         """Return the highest number of a partition that the gateway has; None before the first."""
@@ -209,20 +209,6 @@ class TopicPublisher:
         if new and not producer.has(newest):
             self._commit(producer, [], newest)
         return Outcome(published, len(numbered) - len(new), refused, unmatched)
-
-    def _require_epoch(self) -> None:
-        """Refuse to go on in another epoch than the one whose numbers are known.
-
-        It may lack what was published, and the source would have to be read from before. The stages
-        belong to an epoch: if it changes after this, the commit is refused.
-
-        Raises:
-            GatewayRefused: another start asks for the numbers of the new epoch.
-        """
-        topic = self._definition.topic
-        epoch = self._gateway.topic(topic).get("epoch")
-        if epoch != self._epoch:
-            raise GatewayRefused(f"topic {topic} has begun another epoch, {epoch}")
 
     def _producer(self, partition: str) -> PartitionProducer:
         if partition not in self._producers:
@@ -300,10 +286,15 @@ class TopicPublisher:
         return names, kept, dead
 
     def _commit(self, producer: PartitionProducer, names: Sequence[str], number: int) -> Published:
-        """Publish stages under a number; without stages only the number rises."""
-        self._require_epoch()
+        """Publish stages under a number; without stages only the number rises.
+
+        Only in the epoch whose numbers are known: another one may lack what was published. It is
+        refused, and the next start asks for the new numbers and reads the source from there.
+        """
         topic = self._definition.topic
-        done = self._gateway.commit(topic, producer.name, self._run, number, names)
+        done = self._gateway.commit(
+            topic, producer.name, self._run, number, names, epoch=self._epoch
+        )
         producer.through = number if done.sequence is None else done.sequence
         return done
 

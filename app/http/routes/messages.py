@@ -469,6 +469,6 @@ async def commit(
     await gateway.catalog.seek(topic)
 
     async def committed(entry: CatalogTopic) -> Response:
-        return published(entry, await gateway.ingest.commit(entry, asked.producer, asked.stages))
+        return published(entry, await gateway.ingest.commit(entry, *asked))
 
     return await gateway.catalog.with_newest_definition(gateway.catalog.get(topic), committed)

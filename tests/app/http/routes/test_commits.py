@@ -32,8 +32,10 @@ async def commit(
     run: int = 1,
     producer: str = "p",
     topic: str = "px",
+    **more: str,
 ) -> httpx2.Response:
     document = {"producer": producer, "run": run, "sequence": sequence, "stages": list(stages)}
+    document |= more
     return await running.http.post(f"/v1/topics/{topic}/commits", json=document)
 
 
@@ -100,6 +102,26 @@ async def test_a_commit_without_stages_moves_the_number() -> None:
         await stage(running, "a", {"k": 1})
         assert (await commit(running, "a", sequence=6, run=2)).json()["messages"] == 1
         assert (await commit(running, sequence=7, run=2)).json() == nothing
+
+
+@rule("publish-4")
+async def test_a_commit_for_another_epoch_publishes_nothing() -> None:
+    """A topic that was made again may lack what its writer has published before."""
+    async with running_gateway() as running:
+        await running.topic()
+        epoch = running.gateway.catalog.get("px").record.epoch
+        await stage(running, "a", {"k": 1})
+        assert (await commit(running, "a", epoch=epoch)).json()["messages"] == 1
+        await running.http.delete("/v1/topics/px")
+        await running.topic()
+        await stage(running, "a", {"k": 1})
+        for names in (["a"], []):
+            refused = await commit(running, *names, sequence=2, epoch=epoch)
+            assert refused.status_code == 412
+            problem = refused.json()
+            assert (problem["code"], problem["pointer"]) == ("precondition-failed", "/epoch")
+        assert await journal(running) == []
+        assert (await commit(running, "a", sequence=2)).json()["messages"] == 1
 
 
 @rule("publish-5")
