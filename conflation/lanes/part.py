@@ -25,9 +25,9 @@ class PendingPart(msgspec.Struct, frozen=True, gc=False):
     """Consecutive messages of one key as one; consecutive parts join to one part.
 
     `joins` is the lane's count of joins when it began: a member that joined later has it in its
-    snapshot. `is_new`: the key was not there before. `gone`: it is not there after. `patch` is
-    what the messages changed; None where only the value can be sent. `count` is None for a
-    removal alone.
+    snapshot. `is_new`: the key was not there before. `gone`: it is not there after. `is_back`: it
+    is there after, and left meanwhile. `patch` is what the messages changed; None where only the
+    value can be sent. `count` is None for a removal alone.
     """
 
     joins: int
@@ -37,6 +37,7 @@ class PendingPart(msgspec.Struct, frozen=True, gc=False):
     gone: Tombstone | None = None
     patch: bytes | None = None
     accumulator: Accumulator | None = None
+    is_back: bool = False
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
@@ -55,8 +56,10 @@ class PendingPart(msgspec.Struct, frozen=True, gc=False):
         count = _together(self.count, later.count)
         # New as it was before the first message, gone as it is after the last: so parts of parts
         # join in any grouping.
+        has_left = self.gone is not None or self.is_back or later.is_back
+        is_back = has_left and later.gone is None
         return PendingPart(
-            self.joins, later.frame, count, self.is_new, later.gone, patch, accumulator
+            self.joins, later.frame, count, self.is_new, later.gone, patch, accumulator, is_back
         )
 
     def as_unreported(self, *, is_new: bool) -> PendingPart:

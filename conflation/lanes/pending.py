@@ -178,7 +178,8 @@ class PendingKeys:
         Entries `apart` were flushed together with it and were not conflated with it.
         """
         entries = self.of_key(board_key)
-        if part.gone is not None and entries and (len(entries) > 1 or entries[0].sealed):
+        has_left = part.gone is not None or part.is_back
+        if has_left and entries and (len(entries) > 1 or entries[0].sealed):
             return None  # rows that go before it have to be taken back by a row of its own
         if sealed:
             return None

@@ -162,6 +162,28 @@ def test_a_later_member_gets_only_the_later_part_of_an_entry() -> None:
     assert entry.whole(2) is None
 
 
+def put_together(*flushes: list[tuple[PendingPart, bool]]) -> list[tuple[int, int]]:
+    """The newest offset and the first of each row of flushes; `True` is a sealed part."""
+    together = PendingKeys(RULES)
+    for parts in flushes:
+        entries = PendingKeys(RULES)
+        for part, sealed in parts:
+            if entries.merge("k", part, sealed=sealed) is None:
+                entries.open("k", part, sealed=sealed)
+        together.absorb(entries.listed())
+    rows = [entry.whole() for entry in sorted(together.all(), key=lambda entry: entry.send_order)]
+    return [(row.frame.offset, row.count.first) for row in rows if row and row.count]
+
+
+@rule("delta-6", "merge-1")
+def test_a_key_that_left_behind_a_sealed_message_is_back_in_a_row_of_its_own() -> None:
+    """Whether flushes are put together one by one, or the later ones first."""
+    before = [(message(1), False), (message(2), True)]
+    left, back = [(message(3), False), (removal(4), False)], [(message(5, is_new=True), False)]
+    assert put_together(before, left, back) == [(1, 1), (2, 2), (5, 3)]
+    assert put_together(before, left + back) == [(1, 1), (2, 2), (5, 3)]
+
+
 # A backlog: a queue put together where a board cannot answer for it.
 
 KEYED = FeedId(KeySpec.of(["/k"]))
