@@ -298,7 +298,8 @@ async def test_a_rolling_restart_behind_a_proxy_refuses_nobody(kind: str, tmp_pa
     """One of two gateways is always out; the other one starts before this one stops.
 
     Caddy 2.6 takes a POST that its first gateway refuses to the second one without its body,
-    answers 502, and trusts no gateway for a second: a publisher repeats it (`deploy/Caddyfile`).
+    answers 502 or breaks off, and trusts no gateway for a second: a publisher repeats it, as
+    `deploy/Caddyfile` says.
     """
     authority, ports = Authority(tmp_path), [lasting_port(), lasting_port()]
     addresses = [f"http://127.0.0.1:{port}" for port in ports]
@@ -323,12 +324,11 @@ async def test_a_rolling_restart_behind_a_proxy_refuses_nobody(kind: str, tmp_pa
             front = Front(gateway, port, authority)
             for _ in range(3):  # a request of each kind meets the gateway that is out
                 assert (await front.asked("/v1/topics/px"))[1] == 200
-                asked = await front.asked("/v1/topics/px/messages", *page)
-                for _ in range(9 if kind == "caddy" else 0):
-                    if asked[1] not in {502, 503}:
-                        break
-                    await asyncio.sleep(0.5)
+                for tried in range(9 if kind == "caddy" else 1):
+                    await asyncio.sleep(0.5 * min(tried, 1))
                     asked = await front.asked("/v1/topics/px/messages", *page)
+                    if asked[1] == 200:
+                        break
                 assert asked[1] == 200, asked
 
 

@@ -147,7 +147,10 @@ async def test_a_start_names_what_it_cannot_read_and_serves_the_rest(
 async def test_a_publish_that_a_foreign_entry_stands_in_the_way_of_leaves_nothing_behind(
     redis_bus: BusServer,
 ) -> None:
-    """Its number is not noted: when it is sent again it is published."""
+    """Its number is not noted: when it is sent again it is published, once.
+
+    The restart of the topic may also take the answer of a repetition, which is then a duplicate.
+    """
     async with gateways(redis_bus, 1) as (one,):
         await one.topic()
         await one.publish({"k": "a"})
@@ -162,7 +165,9 @@ async def test_a_publish_that_a_foreign_entry_stands_in_the_way_of_leaves_nothin
             headers["Tidegate-Sequence"] = str(number)
         while answer.status_code == 503:
             answer = await one.http.post("/v1/topics/px/messages", json={"k": 1}, headers=headers)
-        assert (answer.status_code, answer.json()["duplicate"]) == (200, False)
+        assert answer.status_code == 200
+        lines = (await one.http.get("/v1/topics/px/messages")).text.splitlines()
+        assert [json.loads(line)["value"] for line in lines] == [{"k": 1}]
 
 
 @rule("topic-15")
