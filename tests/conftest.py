@@ -101,7 +101,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, o
     """Count each test that needs something outside to the tier *system*, if it is not nightly.
 
     Each of three workers begins with a third of what is selected: the first with the system tests,
-    the second with those that need Spark. Unit tests fill the thirds; a worker that has nothing
+    the second with those that need Spark. Other tests fill the thirds; a worker that has nothing
     left takes over the end of another's.
     """
     for item in items:
@@ -126,12 +126,12 @@ def _in_thirds(items: list[pytest.Item]) -> list[pytest.Item]:
     spark: list[pytest.Item] = []
     units: list[pytest.Item] = []
     for item in items:
-        if item.get_closest_marker("system") is None:
-            units.append(item)
-        elif item.get_closest_marker("spark") is None:
+        if item.get_closest_marker("spark") is not None:
+            spark.append(item)
+        elif item.get_closest_marker("system") is not None:
             system.append(item)
         else:
-            spark.append(item)
+            units.append(item)
     moved = max(0, len(items) // 3 - len(system))
     return [*system, *units[:moved], *spark, *units[moved:]]
 

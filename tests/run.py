@@ -35,10 +35,7 @@ PRODUCT = ("app", "clients", "conflation", "keys", "pipeline", "pyspark_tidegate
 WORKERS = ("-n", "3", "--dist", "worksteal")
 DEFAULT = (*WORKERS, "-m", "not nightly")
 UNIT = ("-n", "2", "--dist", "worksteal", "-m", "not system and not nightly")
-NIGHTLY = (
-    ("-n", "2", "--dist", "worksteal", "--durations=30", "-m", "nightly and not spark"),
-    ("-n", "2", "--dist", "loadfile", "--durations=30", "-m", "nightly and spark"),
-)
+NIGHTLY = (*WORKERS, "--durations=40", "-m", "nightly")
 NOTHING_SELECTED = 5
 """The exit code of pytest when no test fits the markers."""
 
@@ -182,8 +179,7 @@ def nightly() -> int:
     print(f"--- seed {seed}", flush=True)
     run = Run(seed)
     run.lint_and_test()
-    for arguments in NIGHTLY:
-        run.pytest("nightly", *arguments)
+    run.pytest("nightly", *NIGHTLY)
     run.command("lower bounds", "requirements/lowest.py")
     run.command("vulnerabilities", "requirements/supply.py", "audit")
     run.command("mutants", "-m", "tests.mutation", "--seed", str(seed), "--seconds", "240")

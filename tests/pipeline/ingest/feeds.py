@@ -160,6 +160,8 @@ class MqttFeed(Feed):
 
     def close(self) -> None:
         self._client.disconnect()
+        # paho's client closes its sockets when it is freed, which this cycle would delay.
+        self._client.on_publish = None
         self.kill()
 
     def put(self, numbers: range) -> None:

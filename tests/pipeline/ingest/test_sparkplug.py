@@ -405,6 +405,8 @@ class EdgeNode:
         assert sock is not None
         self._client.loop_stop()
         sock.close()
+        # paho's client closes its other sockets when it is freed, which these cycles would delay.
+        self._client.on_connect = self._client.on_subscribe = self._client.on_message = None
 
     def _subscribe(self, client: Client, *_: object) -> None:
         client.subscribe(topic("NCMD"), qos=1)
