@@ -46,6 +46,13 @@ class Merges:
     def __len__(self) -> int:
         return len(self._answers)
 
+    def __eq__(self, other: object) -> bool:
+        """Return True for the answers of one merger, whichever it was asked for so far."""
+        return isinstance(other, Merges) and self.merger == other.merger
+
+    def __hash__(self) -> int:
+        return hash(self.merger)
+
     @classmethod
     def of(cls, merge: Reduce | Merger | None) -> Merges | None:
         """Begin a cache for a registered merger; None for reducers, which cost less than it."""

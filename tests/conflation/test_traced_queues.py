@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.conflation.tracing.test_witness import verdict
@@ -45,6 +45,15 @@ ENDINGS = (None, "BACK_PRESSURE", "MESSAGE_QUEUE_LIMIT_REACHED")
     messages_max=st.integers(1, 4),
     before=st.lists(STEP, max_size=6),
     steps=st.lists(STEP, min_size=4, max_size=25),
+)
+@example(
+    options="",
+    command="subscribe",
+    policy="conflate",
+    form=FORMS[2],
+    messages_max=2,
+    before=[],
+    steps=[("say", 0)] * 4,
 )
 @examples(20)
 def test_a_trace_of_a_session_with_a_small_queue_replays(
