@@ -354,7 +354,7 @@ class Commit(NamedTuple):
 
     producer: Producer
     stages: tuple[str, ...]
-    epoch: str | None
+    epoch: str | None = None
 
 
 def commit_of(body: bytes, sub: str | None = None) -> Commit:

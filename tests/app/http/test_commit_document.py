@@ -18,6 +18,7 @@ def test_a_commit_names_its_producer_and_its_stages_in_order() -> None:
     assert commit_of(json.dumps(SOUND).encode()) == Commit(
         Producer("a b", 2**63 - 1, run=0), ("s/1", "~")
     )
+    assert commit_of(json.dumps(SOUND | {"epoch": "e1"}).encode()).epoch == "e1"
 
 
 def test_as_many_stages_as_a_large_batch_has() -> None:
@@ -35,6 +36,7 @@ def test_as_many_stages_as_a_large_batch_has() -> None:
         ({"producer": "a "}, "/producer"),
         ({"stages": ["a", "b", "a"]}, "/stages/2"),
         ({"stages": {"a": 1}}, "/stages"),
+        ({"epoch": 1}, "/epoch"),
         ({"more": 1}, "/more"),
     ],
 )
