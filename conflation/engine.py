@@ -400,11 +400,11 @@ class Engine:
         # of them in steps, and then the lane stays due. A trace would find that it takes longer.
         step = items_at_once() if self._in_steps and not self.watchers else None
         before = feed.accepted
-        is_settled = feed.settle_part(step) and (step is None or lane.prepare(step))
+        is_materialized = feed.materialize_some(step) and (step is None or lane.prepare(step))
         made = (feed.accepted - before) * feed.row_cost
-        flushed = feed.flush(lane, now) if is_settled else step or 0
+        flushed = feed.flush(lane, now) if is_materialized else step or 0
         self.schedule.arm(lane, (feed, lane), feed.topic)
-        if flushed and is_settled:
+        if flushed and is_materialized:
             self._flushes += 1
             self._registry.announce(lane)
         return made + max(flushed, lane.looked_at)  # what is not sent has been looked at, too

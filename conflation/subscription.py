@@ -176,10 +176,11 @@ class LaneId:
         return not self.interval_ns
 
     @property
-    def hears_late(self) -> bool:
-        """True if it may hear of messages when its board is looked at: only the first sets a time.
+    def defers_messages(self) -> bool:
+        """True if its board may defer messages until a flush: only the first one sets a deadline.
 
-        Rows of groups stand for the messages of a flush, and merges may let go what they held.
+        Not for groups, whose rows stand for the messages of a flush, and not for rules by which a
+        message may flush what is held.
         """
         early = (self.pace == "key", self.leading, self.always, self.feed.shape is not None)
         rules = (self.merge, self.flush_on)

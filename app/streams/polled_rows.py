@@ -222,7 +222,7 @@ class RecordPages:
             # The records' own board is as old as the topic; what left another one before it was
             # made is not known.
             self._known_from = 0 if feed is topic.sow else topic.head
-        feed.settle()
+        feed.materialize()
         return feed.board
 
     def _reaches(self, topic: Topic, board: Board, since: Position) -> bool:

@@ -51,7 +51,7 @@ class StatefulLane(Lane):
         self._flush_on = matcher(lane_id.flush_on, "")
         self._joins = 0
         self._held = PendingKeys(lane_id)
-        self._since: Instant | None = None  # when the first message came of those put off
+        self._since: Instant | None = None  # when the first deferred message came
         self._heap: list[tuple[Instant, int, Pending]] = []
         self._armed = 0  # entries ever put into the heap; breaks ties there
         # What has been let go and is not flushed yet, with the number of the group.
@@ -69,7 +69,7 @@ class StatefulLane(Lane):
         return COSTLY_LOOKS  # a part for each message, and mostly a join of two
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
-        if not changes and self._since is None and self.id.hears_late:
+        if not changes and self._since is None and self.id.defers_messages:
             self._since = now
         for change in changes:
             frame = change.frame
@@ -352,8 +352,8 @@ class StatefulLane(Lane):
             self.deadline = self._heap[0][0] if self._heap else None
         else:
             first, since = self._held.first(), self._since
-            put_off = None if since is None else since + self.id.interval_ns
-            self.deadline = put_off if first is None else first.due
+            of_deferred = None if since is None else since + self.id.interval_ns
+            self.deadline = of_deferred if first is None else first.due
 
     def _rows(self, sending: Sequence[Pending], due: Sequence[Pending]) -> list[Frame]:
         """Return the shared rows; deltas where a key has one entry: their base is what was sent."""

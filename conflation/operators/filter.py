@@ -31,8 +31,8 @@ class Change(NamedTuple):
 class Operator(ABC):
     """Decides what of a topic is on one board: messages in, moves on the board out.
 
-    Most operators answer each message at once. One that puts rows off until the board is looked at
-    overrides what is said here of rows put off: that there are none.
+    Most operators make the rows of each message at once. An operator that defers rows until the
+    board is read overrides the methods about deferred rows.
     """
 
     rows_are_messages: ClassVar[bool] = False
@@ -40,7 +40,7 @@ class Operator(ABC):
     looks: ClassVar[int] = 1
     """The cost of a message, in filters that could be tried on it meanwhile."""
     row_cost: ClassVar[int] = 1
-    """The cost of making a row that was put off, in messages that are looked at."""
+    """The cost of making a deferred row, in messages that are looked at."""
 
     @abstractmethod
     def moves(self, frame: Frame) -> Sequence[Move]:
@@ -70,55 +70,55 @@ class Operator(ABC):
         """Return how values become rows if each is one whatever it says; None: ask `moves`."""
         return None
 
-    def put_off(self, frames: Sequence[Frame], *, has_removals: bool) -> int | None:
-        """Put off what these do to the board; return how many do anything. None: ask `moves`."""
+    def defer(self, frames: Sequence[Frame], *, has_removals: bool) -> int | None:
+        """Defer the rows of these; return how many have a row. None: nothing is, ask `moves`."""
         return None
 
     @property
-    def owed(self) -> int:
-        """The number of messages that `put_off` has put off."""
+    def deferred_messages(self) -> int:
+        """The number of messages whose rows are deferred; `DEFERRED_MAX` bounds it."""
         return 0
 
     @property
-    def unmade(self) -> int:
-        """The number of rows put off, where that has no bound."""
+    def deferred_rows(self) -> int:
+        """The number of deferred rows of groups, which nothing bounds."""
         return 0
 
     @property
-    def is_settled(self) -> bool:
-        """True if no row is put off."""
-        return not self.unmade
+    def is_materialized(self) -> bool:
+        """True if no row is deferred."""
+        return not self.deferred_rows
 
-    def settle(self, rows_max: int | None = None) -> Sequence[Move]:
-        """Return what the rows put off do to the board, or the first so many of them."""
-        del rows_max  # none is put off
+    def materialize(self, rows_max: int | None = None) -> Sequence[Move]:
+        """Return what the deferred rows do to the board, or the first `rows_max` of them."""
+        del rows_max
         return ()
 
     def preview(self) -> Sequence[Move]:
-        """Return what `settle` would, its rows without their values; looking changes nothing."""
+        """Return what `materialize` would, without the rows' values; this changes nothing."""
         return ()
 
-    def unsettled(self, offset: int) -> list[str]:
-        """Return the board keys of rows put off that the message at this offset changed last."""
+    def deferred_keys(self, offset: int) -> list[str]:
+        """Return the board keys of deferred rows that the message at this offset changed last."""
         return []
 
     @property
     def is_eager(self) -> bool:
-        """True while nothing is put off although it could be."""
+        """True while nothing is deferred although it could be."""
         return False
 
     def set_eager(self, *, eager: bool) -> None:
-        """Put nothing off any more, or again what can be."""
-        del eager  # nothing is put off, so nothing changes
+        """Make all rows at once from now on, or defer again those that can be."""
+        del eager
 
 
 class FilterOperator(Operator):
     """Rows as they are: the newest message of each key that matches the filter.
 
     A board of another key than the records' has to read each payload for it, which costs ten times
-    as much as to put the row. There the rows are put off until the board is looked at, mostly by a
-    flush. So a publish costs such a board next to nothing, and thousands of them, each with a key
-    of its own, do not hold a publisher up.
+    as much as to put the row. There the rows are deferred until the board is read, mostly by a
+    flush. So a publish costs such a board next to nothing, and thousands of them, each with its own
+    key, do not hold a publisher up.
     """
 
     rows_are_messages = True
@@ -130,46 +130,46 @@ class FilterOperator(Operator):
         self._row_of = rows_of(feed_id.key_spec, sow_spec)
         self._matches = matcher(feed_id.filter, topic)
         self._board = board
-        self._unsettled: list[Frame] = []
+        self._deferred: list[Frame] = []
         # A message that a filter keeps out must not wake a lane, so a filter is asked at once.
-        self._is_never_put_off = self._by_record or self._matches is not None
-        self._is_eager = self._is_never_put_off
+        self._never_defers = self._by_record or self._matches is not None
+        self._is_eager = self._never_defers
 
     def copy_for(self, board: Board) -> FilterOperator:
-        """Return the same filter for another board, with the messages that it has put off."""
+        """Return the same filter for another board, with its deferred messages."""
         other = FilterOperator(*self._made_of, board)
-        other._unsettled = list(self._unsettled)
+        other._deferred = list(self._deferred)
         return other
 
-    def put_off(self, frames: Sequence[Frame], *, has_removals: bool) -> int | None:
-        """Put off what no lane looks at before a flush does; a removal does nothing here."""
+    def defer(self, frames: Sequence[Frame], *, has_removals: bool) -> int | None:
+        """Defer messages that no lane reads before its flush; a removal does nothing here."""
         if self._is_eager:
             return None
         values = [frame for frame in frames if not frame.removed] if has_removals else frames
-        self._unsettled += values
+        self._deferred += values
         return len(values)
 
     @property
-    def is_settled(self) -> bool:
-        """True if no message is put off."""
-        return not self._unsettled
+    def is_materialized(self) -> bool:
+        """True if no message is deferred."""
+        return not self._deferred
 
-    def settle(self, rows_max: int | None = None) -> Sequence[Move]:
-        """Return the rows of the messages put off, or of the first so many."""
-        if not self._unsettled:
+    def materialize(self, rows_max: int | None = None) -> Sequence[Move]:
+        """Return the rows of the deferred messages, or of the first `rows_max`."""
+        if not self._deferred:
             return ()
-        settled = self._unsettled[:rows_max]
-        del self._unsettled[:rows_max]
-        return [move for frame in settled for move in self.moves(frame)]
+        frames = self._deferred[:rows_max]
+        del self._deferred[:rows_max]
+        return [move for frame in frames for move in self.moves(frame)]
 
     @property
-    def owed(self) -> int:
-        """The number of messages put off."""
-        return len(self._unsettled)
+    def deferred_messages(self) -> int:
+        """The number of deferred messages."""
+        return len(self._deferred)
 
     def preview(self) -> Sequence[Move]:
-        """Return the rows of the messages put off; they stay put off."""
-        return [move for frame in self._unsettled for move in self.moves(frame)]
+        """Return the rows of the deferred messages, which stay deferred."""
+        return [move for frame in self._deferred for move in self.moves(frame)]
 
     @property
     def is_eager(self) -> bool:
@@ -177,8 +177,8 @@ class FilterOperator(Operator):
         return True
 
     def set_eager(self, *, eager: bool) -> None:
-        """Put nothing off any more, or again what can be; what is put off waits for `settle`."""
-        self._is_eager = eager or self._is_never_put_off
+        """Make rows at once from now on, or defer them; deferred ones wait for `materialize`."""
+        self._is_eager = eager or self._never_defers
 
     def passing(self) -> RowOf | None:
         """Return how values become rows, where there is no filter."""

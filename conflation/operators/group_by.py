@@ -17,7 +17,7 @@ Members = dict[str, Frame]
 RUNNING_FROM = 16
 """Records from which on a group has running aggregates; smaller ones are cheaper made anew."""
 STALE_MAX = 1_000
-"""Changes that running aggregates put off together until their rows are made."""
+"""Changes that all running aggregates together defer until their rows are made."""
 CAUGHT_UP_AT_ONCE = 4
 """Changes that a message makes up for above that: more than it can bring."""
 
@@ -41,16 +41,16 @@ class GroupByOperator(Operator):
         self._groups: dict[str, Members] = {}
         self._group_of: dict[str, str] = {}
         self._running: dict[str, RunningGroup] = {}
-        self._stale = 0  # changes that all running aggregates have put off
-        # Groups whose row is put off, and the message that changed each of them last, in order.
-        self._unsettled: dict[str, Frame] = {}
+        self._stale = 0  # changes that all running aggregates have deferred
+        # Groups whose row is deferred, and the message that changed each of them last, in order.
+        self._deferred: dict[str, Frame] = {}
 
     def copy_for(self, board: Board) -> GroupByOperator:
-        """Return the same groups, rows put off included, for another board."""
+        """Return the same groups, deferred rows included, for another board."""
         # Running aggregates are left out: a copy makes them of the records when it needs them.
         other = GroupByOperator(self._rows.copy_for(board), self._projection)
         other._groups = {group: dict(members) for group, members in self._groups.items()}
-        other._group_of, other._unsettled = dict(self._group_of), dict(self._unsettled)
+        other._group_of, other._deferred = dict(self._group_of), dict(self._deferred)
         return other
 
     @property
@@ -63,13 +63,13 @@ class GroupByOperator(Operator):
         self._is_eager = eager
 
     @property
-    def unmade(self) -> int:
+    def deferred_rows(self) -> int:
         """The number of groups that have changed since their rows were made."""
-        return len(self._unsettled)
+        return len(self._deferred)
 
-    def unsettled(self, offset: int) -> list[str]:
-        """Return the groups that the message at this offset changed last, their rows put off."""
-        return [group for group, cause in self._unsettled.items() if cause.offset == offset]
+    def deferred_keys(self, offset: int) -> list[str]:
+        """Return the groups with a deferred row that the message at this offset changed last."""
+        return [group for group, cause in self._deferred.items() if cause.offset == offset]
 
     def moves(self, frame: Frame) -> Sequence[Move]:
         """Return the rows of the groups that a message touches, or nothing where that can wait."""
@@ -79,7 +79,7 @@ class GroupByOperator(Operator):
         before = self._group_of.pop(record_key, None)
         if before is not None:
             self._note(before, record_key, self._groups[before].pop(record_key))
-            self._put_off(before, frame)
+            self._defer(before, frame)
         if matching:
             group = self._projection.group_key(frame.payload)
             self._group_of[record_key] = group
@@ -88,30 +88,30 @@ class GroupByOperator(Operator):
             if len(records) == RUNNING_FROM:
                 self._running_group(group, records)
             self._note(group, record_key, None)
-            self._put_off(group, frame)
-        return self.settle() if self._is_eager else ()
+            self._defer(group, frame)
+        return self.materialize() if self._is_eager else ()
 
-    def settle(self, rows_max: int | None = None) -> Sequence[Move]:
+    def materialize(self, rows_max: int | None = None) -> Sequence[Move]:
         """Return the rows of all groups that have changed, or the first ones; empty groups leave.
 
         A part is in the order of last change, as the whole is, so parts join to it.
         """
-        changed = list(islice(self._unsettled.items(), rows_max))
-        if len(changed) == len(self._unsettled):
+        changed = list(islice(self._deferred.items(), rows_max))
+        if len(changed) == len(self._deferred):
             # A dict from whose front all was taken keeps their places, and is walked through them.
-            self._unsettled = {}
-        for group, _ in changed[: len(self._unsettled)]:
-            del self._unsettled[group]
+            self._deferred = {}
+        for group, _ in changed[: len(self._deferred)]:
+            del self._deferred[group]
         return [(group, self._row(group, cause)) for group, cause in changed]
 
     def preview(self) -> Sequence[Move]:
-        """Return what `settle` would; a row without its value costs nothing."""
+        """Return what `materialize` would; a row without its value costs nothing."""
         # For counting alone, so the keys and offsets have to be right, and the values need not be.
         return [
             (group, Frame(cause.offset, b"", group))
             if self._groups[group]
             else (group, Tombstone(cause.offset, b"", group, reason=_reason(cause)))
-            for group, cause in self._unsettled.items()
+            for group, cause in self._deferred.items()
         ]
 
     def _note(self, group: str, record_key: str, before: Frame | None) -> None:
@@ -125,9 +125,9 @@ class GroupByOperator(Operator):
             running.catch_up(self._groups[group], CAUGHT_UP_AT_ONCE)
         self._stale += running.stale
 
-    def _put_off(self, group: str, cause: Frame) -> None:
-        self._unsettled.pop(group, None)  # rows are made in the order of last change
-        self._unsettled[group] = cause
+    def _defer(self, group: str, cause: Frame) -> None:
+        self._deferred.pop(group, None)  # rows are made in the order of last change
+        self._deferred[group] = cause
 
     def _row(self, group: str, cause: Frame) -> Frame:
         records = self._groups[group]

@@ -116,7 +116,7 @@ def subscription_stats(subscriber: Subscriber, *, named: bool = True) -> Subscri
     topic = subscriber.topic
     if lane is None or feed is None:
         return SubscriptionStats(member.name, topic.name, "sow", 0, 0, 0, 0)
-    # Rows of groups that are put off will be matched and wait: as if they had been made.
+    # Deferred rows of groups count as matched and waiting, as if they had been made.
     accepted, board = feed.preview()
     preview = lane.on(board)
     waiting = _catching_up(subscriber) + preview.waiting(member)

@@ -61,7 +61,7 @@ def apply_change(session: Session, subscriber: Subscriber) -> None:
     if old.id == subscriber.lane_id(change.subscription, conflated=session.conflated):
         member.subscription = change.subscription  # a replay has just joined it
         return
-    old_feed.settle()  # rows that are put off are not pending yet, and would be lost
+    old_feed.materialize()  # deferred rows are not pending yet, and would be lost
     since, cut, joined = member.position, member.cut, member.joined - old_feed.accepted
     passed = member.passed - subscriber.topic.filtered_out(old_feed)
     left = old.undelivered(member)

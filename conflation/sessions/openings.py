@@ -80,7 +80,7 @@ class Openings:
             return False
         feed_ids = [subscriber.change.subscription.lane_id.feed]
         if subscriber.lane is not None:
-            # Rows of the old board that are put off are sent, too, so they have to be made.
+            # Deferred rows of the old board are sent, too, so they have to be made.
             feed_ids.append(subscriber.lane.id.feed)
         waits = [self._add(session, subscriber, each, of_records=False) for each in feed_ids]
         return any(waits)

@@ -230,7 +230,7 @@ class Subscriber:
         if lane is None:
             return None
         if self.feed is not None and lane.ready(self.member):
-            self.feed.settle_owed()  # one that is behind is sent what the board has by now
+            self.feed.materialize_messages()  # one that is behind is sent what the board has by now
         # A trace makes all rows at once, and would find that these take longer.
         if in_steps and not self.watchers:
             answer = lane.answer([self.member])
@@ -307,8 +307,8 @@ class Subscriber:
         if self.paused or self.lane is None or self.backfill is not None:
             return False
         # A group whose row is not made yet is no row on the board, but it will be one.
-        is_settled = self.feed is None or self.feed.is_settled
-        return is_settled and self.catch_up is None and not self.lane.pending(self.member)
+        is_materialized = self.feed is None or self.feed.is_materialized
+        return is_materialized and self.catch_up is None and not self.lane.pending(self.member)
 
     def waiting(self) -> int:
         """Return how many values it will still get if nothing else is published."""

@@ -31,10 +31,10 @@ TOMBSTONES_MAX = 10_000
 """Keys that have left a board and are remembered; beyond, the older half is forgotten if it may."""
 EXEMPTS_MAX = 10_000
 """Replaced messages that are kept because they must not be conflated."""
-OWED_MAX = 1_000
-"""Messages whose rows a board puts off."""
-OWED_BYTES_MAX = 1_024
-"""The mean size of a publish's messages, above which no board puts them off: it holds them."""
+DEFERRED_MAX = 1_000
+"""Messages whose rows a board may defer."""
+DEFERRED_BYTES_MAX = 1_024
+"""The mean size of a publish's messages above which no board defers them, as it holds them."""
 
 
 class Feed:
@@ -45,10 +45,10 @@ class Feed:
 
     Attributes:
         accepted: rows that have come onto the board.
-        settles: how often rows that were put off have been made.
+        materializations: how often deferred rows were made.
         begun_at: values that its topic had been given when the feed was made.
         looks: what a message costs, in filters that could be tried on it meanwhile.
-        row_cost: what a row that was put off costs, in messages that are looked at.
+        row_cost: what making a deferred row costs, in messages that are looked at.
         topic: its topic's name.
         grown_messages, grown_bytes: at least what has come in for the queues of its lanes.
     """
@@ -59,7 +59,7 @@ class Feed:
         self.board = Board()
         self.lanes: dict[LaneId, Lane] = {}
         self.accepted = 0
-        self.settles = 0
+        self.materializations = 0
         self.begun_at = 0
         self.watermarks = Watermarks()
         self.grown_messages = self.grown_bytes = 0
@@ -75,7 +75,7 @@ class Feed:
         self.forgets = feed_id.shape is None and feed_id.key_spec not in (sow_spec, KeySpec())
         self._keys_max = FORGOTTEN_AT
         self._checkpointed: int | None = None
-        self._unmade: int | None = None  # rows put off that the last part has left
+        self._rows_left: int | None = None  # deferred rows that `materialize_some` has left
 
     # --- Beginning
 
@@ -83,7 +83,7 @@ class Feed:
         """Take over records that are there already, oldest first; they do not count as accepted."""
         self.seed_part(frames)
         self.finish_seed()
-        self.settle()
+        self.materialize()
         self.accepted = 0  # no subscriber was there to match them
 
     def seed_part(self, frames: Iterable[Frame]) -> None:
@@ -106,7 +106,7 @@ class Feed:
         self.board.take_over(other.board)
         self.accepted, self.begun_at = other.accepted, other.begun_at
         self._operator = other._operator.copy_for(self.board)
-        self.settle_owed()  # as the copy looks at each message by itself
+        self.materialize_messages()  # as the copy looks at each message by itself
 
     # --- Messages
 
@@ -120,13 +120,13 @@ class Feed:
         if has_removals is None:
             has_removals = any(frame.removed for frame in frames)
         operator = self._operator
-        if (values := operator.put_off(frames, has_removals=has_removals)) is not None:
+        if (values := operator.defer(frames, has_removals=has_removals)) is not None:
             armed = self._wake((), now) if values and self._listening else []
-            if operator.owed > OWED_MAX:
-                # Twice as many as have come: so a board that nobody looks at for long never owes
-                # more, and no publish makes up for all the others.
+            if operator.deferred_messages > DEFERRED_MAX:
+                # Twice as many as came in: so a board that is not read for long never has more of
+                # them, and no publish makes the rows of all earlier ones.
                 before = [(lane, lane.deadline) for lane in self.lanes.values()]
-                self.settle(2 * len(frames), now)
+                self.materialize(2 * len(frames), now)
                 # One that holds very many keys lets them go.
                 armed += [lane for lane, deadline in before if lane.deadline != deadline]
             return armed
@@ -147,7 +147,7 @@ class Feed:
             self._grow([change.frame for change in changes])
         if self.board.tombstones > self._tombstones_max or self.board.exempts > EXEMPTS_MAX:
             self._trim()
-        return self._wake(changes, now) if changes or not operator.is_settled else []
+        return self._wake(changes, now) if changes or not operator.is_materialized else []
 
     def set_checkpoint(self, offset: int) -> None:
         """Note that the board is stored as of an offset: later removals must be stored as well."""
@@ -157,53 +157,53 @@ class Feed:
         """Return the queues that may have reached a level that matters."""
         return self.watermarks.due(self.grown_messages, self.grown_bytes)
 
-    # --- Rows put off, which are made when the board is looked at
+    # --- Deferred rows, which are made when the board is read
 
-    def settle(self, rows_max: int | None = None, now: Instant | None = None) -> None:
-        """Bring the board up to date, or the first so many rows of it.
+    def materialize(self, rows_max: int | None = None, now: Instant | None = None) -> None:
+        """Make the deferred rows, or the first `rows_max` of them.
 
-        Without `now` no deadline comes nearer.
+        `now` arms the deadlines of lanes; without it none comes nearer.
         """
-        moves = self._operator.settle(rows_max)
+        moves = self._operator.materialize(rows_max)
         if moves:
-            self.settles += 1  # a trace makes the rows at the same moment
+            self.materializations += 1  # a trace makes the rows at the same moment
             changes = self._apply(moves)
-            if self._is_watched:  # by lanes that hear late, and know since when
+            if self._is_watched:  # by lanes that defer messages, and know since when
                 for lane in self.lanes.values():
                     if lane.sees_every_message:
                         lane.accept(changes, (lane.deadline or 0) if now is None else now)
 
-    def settle_part(self, rows_max: int | None) -> bool:
-        """Make so many of the rows put off, and as many as have come since the last part.
+    def materialize_some(self, rows_max: int | None) -> bool:
+        """Make `rows_max` deferred rows, and as many as were added since the last call.
 
-        So the last part comes, however much is published meanwhile. Return True if none is left.
+        So calls come to an end however much is published meanwhile. Return True if none is left.
         """
-        if self._operator.is_settled:
-            self._unmade = None
+        if self._operator.is_materialized:
+            self._rows_left = None
             return True
         if rows_max is not None:
             rows_max = max(1, rows_max // self.row_cost)
-        unmade = self._operator.unmade
-        known = unmade if self._unmade is None else min(unmade, self._unmade)
+        deferred_rows = self._operator.deferred_rows
+        known = deferred_rows if self._rows_left is None else min(deferred_rows, self._rows_left)
         left = 0 if rows_max is None else max(0, known - rows_max)
-        self.settle(unmade - left if left else None)
-        self._unmade = left or None
+        self.materialize(deferred_rows - left if left else None)
+        self._rows_left = left or None
         return not left
 
-    def settle_owed(self) -> None:
-        """Make the rows of messages that were put off; rows of groups stay put off."""
-        if self._operator.owed:
-            self.settle()
+    def materialize_messages(self) -> None:
+        """Make the rows of deferred messages; rows of groups stay deferred."""
+        if self._operator.deferred_messages:
+            self.materialize()
 
     @property
-    def is_settled(self) -> bool:
-        """True if `settle` would change nothing."""
-        return self._operator.is_settled
+    def is_materialized(self) -> bool:
+        """True if `materialize` would change nothing."""
+        return self._operator.is_materialized
 
     @property
-    def unmade(self) -> int:
-        """The number of rows put off, where that has no bound."""
-        return self._operator.unmade
+    def deferred_rows(self) -> int:
+        """The number of deferred rows of groups, which nothing bounds."""
+        return self._operator.deferred_rows
 
     def frames(self) -> list[Frame]:
         """Return the rows, of a window in its order, else the oldest first, tombstones included."""
@@ -213,13 +213,14 @@ class Feed:
         return [row for key in keys if (row := self.board.get(key)) is not None]
 
     def preview(self) -> tuple[int, Board]:
-        """Return how many rows have come in, and the board, as they will be once it has settled.
+        """Return the count of accepted rows and the board as they will be after `materialize`.
 
-        Values of rows that are still to be made are not there: it is for counting.
+        Deferred rows have no value in it: it is for counting.
         """
         if self._is_watched:
-            self.settle_owed()  # a lane that holds rows is asked itself, and not for a board's
-        if self._operator.is_settled:
+            # A lane that holds rows has to have them itself: no preview of a board shows them.
+            self.materialize_messages()
+        if self._operator.is_materialized:
             return self.accepted, self.board
         accepted, board = self.accepted, Board()
         board.take_over(self.board)
@@ -231,17 +232,17 @@ class Feed:
                 accepted += 1
         return accepted, board
 
-    def unsettled(self, offset: int) -> list[str]:
-        """Return the board keys that a message has changed, and whose rows are not made yet."""
-        return self._operator.unsettled(offset)
+    def deferred_keys(self, offset: int) -> list[str]:
+        """Return the board keys that a message has changed last, and whose rows are deferred."""
+        return self._operator.deferred_keys(offset)
 
     @property
     def is_eager(self) -> bool:
-        """True while rows that could be put off are made with every message: a lane looks."""
+        """True while rows that could be deferred are made with every message, as a lane needs."""
         return self._operator.is_eager
 
     def set_eager(self, *, eager: bool) -> None:
-        """Put rows off as another feed of the same id does."""
+        """Defer rows or not, as another feed of the same id does."""
         self._operator.set_eager(eager=eager)
 
     def filtered_out(self, published: int, accepted: int) -> int:
@@ -278,7 +279,7 @@ class Feed:
     def flush(self, lane: Lane, now: Instant) -> int:
         """Let go what is due of a lane; return the rows that this made and sent, and 1; 0: none."""
         before = self.accepted
-        self.settle()
+        self.materialize()
         flushed = lane.flush(now)
         if self.forgets and len(self.board) > self._keys_max:
             self.forget()
@@ -315,8 +316,8 @@ class Feed:
         self._is_watched = bool(watching)
         lanes = sum(lane.looks for lane in self.lanes.values())
         self.looks = self._operator.looks + self.id.looks + lanes
-        self.settle_owed()  # or what comes now would be put before what is put off
-        is_early = not all(lane_id.hears_late for lane_id in watching)
+        self.materialize_messages()  # or new messages would be put before the deferred ones
+        is_early = not all(lane_id.defers_messages for lane_id in watching)
         self._operator.set_eager(eager=is_early or self._is_queued)
 
     # --- Inside a publish

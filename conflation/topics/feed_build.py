@@ -19,7 +19,7 @@ class FeedBuild:
     What is published meanwhile waits in its order, and is put on the board behind the records; so
     a build that is done stands where its topic does. Only then the feed has lanes, and is found.
 
-    Or a feed that `is_there`, whose rows put off are made in steps: it gets messages by itself.
+    Or a feed that `is_there`, whose deferred rows are made in steps: it gets messages by itself.
     """
 
     def __init__(self, feed: Feed, frames: Iterable[Frame], *, is_there: bool = False) -> None:
@@ -53,11 +53,11 @@ class FeedBuild:
                 feed.seed_part(frame for frame in part if not frame.removed)
                 yield
             feed.finish_seed()
-        while self._missed or not feed.is_settled:
-            if not feed.is_settled:
-                feed.settle_part(frames_max)
+        while self._missed or not feed.is_materialized:
+            if not feed.is_materialized:
+                feed.materialize_some(frames_max)
             else:
-                # Their rows settle in a step of their own: a message may be in a group of its own.
+                # Their deferred rows are made in another step: each may be of a different group.
                 count = min(frames_max, len(self._missed))
                 # A board that has missed messages has no lanes yet, so no deadline.
                 feed.publish([self._missed.popleft() for _ in range(count)], now=0)

@@ -18,7 +18,7 @@ from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.conflation.topics.expiry_deadlines import ExpiryDeadlines
-from tidegate.conflation.topics.feed import OWED_BYTES_MAX, Feed
+from tidegate.conflation.topics.feed import DEFERRED_BYTES_MAX, Feed
 from tidegate.conflation.topics.feed_build import FeedBuild
 from tidegate.conflation.topics.index import FeedIndex
 from tidegate.conflation.topics.watermarks import Place
@@ -153,9 +153,9 @@ class Topic:
             for feed, some in routed.items()
             for lane in feed.publish(some, now, has_removals=removals > 0)
         ]
-        if size > OWED_BYTES_MAX * len(frames):
+        if size > DEFERRED_BYTES_MAX * len(frames):
             for feed in routed:
-                feed.settle_owed()
+                feed.materialize_messages()
         return armed
 
     def crowding(self, keys_max: int) -> list[Member]:
@@ -211,8 +211,9 @@ class Topic:
     ) -> FeedBuild | None:
         """Begin to build the feed that a question for records is put to, or join in a build of it.
 
-        None: it is there and settled, or can be made so at once as it has so few records. Without
-        `of_records` a lane's own feed is meant, which begins empty if its rows are no records.
+        None: it is there without deferred rows, or so few records are left that they can be done
+        at once. Without `of_records` a lane's own feed is meant, which begins empty if its rows are
+        no records.
         """
         wanted = self._of_records(feed_id)
         if not of_records and wanted != feed_id:
@@ -231,10 +232,10 @@ class Topic:
         return found
 
     def unbuilt(self, feed_id: FeedId) -> int:
-        """Return what such a feed costs until it is there and settled, in records looked at."""
+        """Return what it costs to complete such a feed, in records that are looked at."""
         there = self.feeds.get(self._of_records(feed_id))
         board = () if self.sow is None else self.sow.board
-        return len(board) * feed_id.record_cost if there is None else there.unmade
+        return len(board) * feed_id.record_cost if there is None else there.deferred_rows
 
     def built(self, build: FeedBuild) -> Feed:
         """Take over a feed that is built, and hold it until `release`."""
@@ -289,7 +290,7 @@ class Topic:
     def lane(self, lane_id: LaneId) -> tuple[Feed, Lane]:
         """Return the lane of this id and its feed."""
         feed = self.feed(lane_id.feed)
-        feed.settle()
+        feed.materialize()
         return feed, feed.lane(lane_id)
 
     def records(self, feed_id: FeedId) -> list[Frame]:
@@ -298,7 +299,7 @@ class Topic:
             return []
         # A feed for this one question if there is none; without lanes it is forgotten again.
         feed = self.feed(self._of_records(feed_id))
-        feed.settle()
+        feed.materialize()
         frames = feed.frames()
         self.drop_unused(feed)
         if not feed.board.tombstones:  # mostly: to look for one costs more than the copy does

@@ -156,15 +156,15 @@ class DecisionObserver:
             return
         # It was published alone, so what the board has since the offset before is its doing.
         changed = feed.board.rows(frame.offset - 1, oof=True)
-        unsettled = feed.unsettled(frame.offset)
-        if not changed and not unsettled:
+        deferred_keys = feed.deferred_keys(frame.offset)
+        if not changed and not deferred_keys:
             why = why_filtered(lane.id, frame)
             yield Decision(now, DecisionKind.FILTERED, frame.key, frame.offset, why=why)
         for board_key, row in changed:
             why = row.reason if isinstance(row, Tombstone) else ""
             yield Decision(now, DecisionKind.ACCEPTED, board_key, frame.offset, why=why)
             yield from self._holding(lane, board_key, row, now)
-        for board_key in unsettled:
+        for board_key in deferred_keys:
             yield Decision(now, DecisionKind.ACCEPTED, board_key, frame.offset)
             yield self._grouping(lane, board_key, frame, now)
 

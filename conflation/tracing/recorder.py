@@ -33,7 +33,7 @@ def copy_of(subscriber: Subscriber) -> Subscriber:
     member = copy.deepcopy(subscriber.member, {id(subscription): subscription})
     other = Subscriber(member, topic, paused=subscriber.paused)
     if subscriber.feed is not None and subscriber.lane is not None:
-        subscriber.feed.settle_owed()  # the copy's lane hears of each message at once
+        subscriber.feed.materialize_messages()  # the copy's lane is given each message at once
         other.feed = _feed(topic, subscriber.feed)
         other.lane = _lane(subscriber.lane, other.feed)
         other.lane.members[member.place] = member
@@ -268,9 +268,9 @@ class TraceRecorder:
 
     def _catch_up(self) -> None:
         """Note what others did to the lane or the topic since the last call."""
-        joins, definition, settles = self._joins, self._definition, self._settles
+        joins, definition, materializations = self._joins, self._definition, self._materializations
         self._snapshot_lane()
-        if settles != self._settles:
+        if materializations != self._materializations:
             self._append(Settled(self._now))
         if definition is not self._definition:
             self._append(Redefined(self._now, self._definition))
@@ -280,7 +280,8 @@ class TraceRecorder:
     def _snapshot_lane(self) -> None:
         self._definition = self.subscriber.topic.definition
         self._joins = 0 if self.subscriber.lane is None else self.subscriber.lane.joins
-        self._settles = 0 if self.subscriber.feed is None else self.subscriber.feed.settles
+        feed = self.subscriber.feed
+        self._materializations = 0 if feed is None else feed.materializations
 
     def _append(self, call: Call, *, messages: int = 1, size: int = 0) -> None:
         self._now = call.now

@@ -133,7 +133,7 @@ class TraceReplay:
                 # The definition alone: the journal's bounds and expiry are the original's to keep.
                 subscriber.topic.definition = definition
             case Settled() if subscriber.feed is not None:
-                subscriber.feed.settle()
+                subscriber.feed.materialize()
             case Joined() if subscriber.lane is not None:
                 # A member that is never asked: only the cut that its join makes counts.
                 subscriber.lane.join(Member("", "", subscriber.member.subscription))

@@ -28,7 +28,7 @@ FORGOTTEN_AT = 200
 @pytest.fixture(autouse=True)
 def forget_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "FORGOTTEN_AT", FORGOTTEN_AT)
-    monkeypatch.setattr(feed, "OWED_MAX", FORGOTTEN_AT // 10)
+    monkeypatch.setattr(feed, "DEFERRED_MAX", FORGOTTEN_AT // 10)
 
 
 class Place:
@@ -140,7 +140,7 @@ def test_a_stateful_lane_lets_go_of_the_keys_of_a_long_interval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pending, "HELD_KEYS_MAX", 10)
-    monkeypatch.setattr(feed, "OWED_MAX", 0)  # else rows are put off, up to a thousand more
+    monkeypatch.setattr(feed, "DEFERRED_MAX", 0)  # else up to a thousand more rows are deferred
     place = Place("conflation=1d,conflation_key=[/id],receipt")
     place.publish_ids(10)
     assert place.engine.next_deadline() == 24 * 3600 * SECOND

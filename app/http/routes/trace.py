@@ -151,7 +151,7 @@ def _rows(outputs: Sequence[Output]) -> list[dict[str, Any]]:
 def _subscriber(subscriber: Subscriber) -> dict[str, Any]:
     definition = subscriber.topic.definition
     if subscriber.feed is not None:
-        subscriber.feed.settle_owed()  # what is put off is held as well
+        subscriber.feed.materialize_messages()  # deferred messages are held as well
     return {
         "session": subscriber.member.session,
         "sub": subscriber.member.name,

@@ -111,5 +111,5 @@ def test_a_group_that_shrinks_is_made_anew(cells: Counter[str]) -> None:
 
 def value_of(groups: GroupByOperator) -> int:
     """The sum of the first group whose row is made."""
-    rows = [row for _, row in groups.settle() if not row.removed]
+    rows = [row for _, row in groups.materialize() if not row.removed]
     return int(msgspec.json.decode(rows[0].payload)["s"])

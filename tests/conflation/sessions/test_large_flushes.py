@@ -146,10 +146,10 @@ def test_each_part_makes_what_came_since_and_a_step_more() -> None:
     made.sleep("1s")
     feed = next(each for each in made.engine.topic("px").feeds.values() if each.id.shape)
     left = []
-    while feed.unmade:
+    while feed.deferred_rows:
         made.engine.advance(made.now)
-        left.append(feed.unmade)
-        if feed.unmade:
+        left.append(feed.deferred_rows)
+        if feed.deferred_rows:
             made.publish(every(3, "hij"))
     assert left == [8, 6, 4, 2, 0]
 

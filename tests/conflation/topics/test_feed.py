@@ -13,7 +13,7 @@ from tidegate.conflation.lanes.interval import IntervalLane
 from tidegate.conflation.lanes.stateful import StatefulLane
 from tidegate.conflation.operators.filter import rows_of
 from tidegate.conflation.subscription import FeedId, LaneId, Window
-from tidegate.conflation.topics.feed import OWED_BYTES_MAX, OWED_MAX, Feed
+from tidegate.conflation.topics.feed import DEFERRED_BYTES_MAX, DEFERRED_MAX, Feed
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.filter import Filter
 from tidegate.keys.order import Order
@@ -93,22 +93,22 @@ def test_a_board_made_late_answers_for_what_follows() -> None:
     topic.publish(make_frames("a1 b1"), 0)
     feed = topic.feed(FeedId(KeySpec.parse("[/v]")))
     topic.publish(make_frames("c1", first=3), 0)
-    feed.settle()
+    feed.materialize()
     assert tokens(frame for _, frame in feed.board.rows(2)) == "c1"
 
 
-def test_a_board_of_another_key_puts_its_rows_off_within_bounds() -> None:
+def test_a_board_of_another_key_defers_a_bounded_number_of_rows() -> None:
     topic = Topic("px", Definition(History(9), KEY), "e1")
     feed = topic.feed(FeedId(KeySpec.parse("[/v]")))
-    for offset in range(1, 2 * OWED_MAX):
+    for offset in range(1, 2 * DEFERRED_MAX):
         topic.publish([Frame(offset, b'{"k":1,"v":%d}' % offset, "[1]")], 0)
-        assert max(0, offset - OWED_MAX) <= len(feed.board) <= max(0, offset - OWED_MAX + 1)
-    assert len(feed.board) < 2 * OWED_MAX - 1, "some are put off"
+        assert max(0, offset - DEFERRED_MAX) <= len(feed.board) <= max(0, offset - DEFERRED_MAX + 1)
+    assert len(feed.board) < 2 * DEFERRED_MAX - 1, "some are deferred"
     # Large messages would be held up to a thousand times: they become rows at once.
-    large = b'{"k":1,"v":0,"text":"%s"}' % (b"x" * OWED_BYTES_MAX)
+    large = b'{"k":1,"v":0,"text":"%s"}' % (b"x" * DEFERRED_BYTES_MAX)
     topic.publish([Frame(topic.head + 1, large, "[1]")], 0)
-    assert feed.is_settled
-    assert len(feed.board) == 2 * OWED_MAX
+    assert feed.is_materialized
+    assert len(feed.board) == 2 * DEFERRED_MAX
 
 
 @rule("interval-9")
@@ -143,10 +143,11 @@ def test_a_feed_that_stands_as_another_has_the_same_groups_to_make() -> None:
     feed, twin = Feed(GROUPS, KEY, "px"), Feed(GROUPS, KEY, "px")
     feed.publish(make_frames("a1 b1"), 0)
     twin.take_over(feed)
-    assert (len(twin.board), twin.unsettled(2)) == (0, ['["b"]'])
-    feed.settle()
-    assert (len(feed.board), len(twin.board), feed.settles, twin.settles) == (2, 0, 1, 0)
-    twin.settle()
+    assert (len(twin.board), twin.deferred_keys(2)) == (0, ['["b"]'])
+    feed.materialize()
+    assert (len(feed.board), len(twin.board)) == (2, 0)
+    assert (feed.materializations, twin.materializations) == (1, 0)
+    twin.materialize()
     assert [row for _, row in twin.board.rows(0)] == [row for _, row in feed.board.rows(0)]
 
 
@@ -164,7 +165,7 @@ def test_a_copy_of_a_feed_goes_the_same_way_and_leaves_its_original_alone(feed_i
 
     def publish(feed: Feed, text: str, first: int) -> None:
         feed.publish(make_frames(text, first), 0)
-        feed.settle()
+        feed.materialize()
 
     feed, same, other, fresh = (Feed(feed_id, KEY, "px") for _ in range(4))
     publish(feed, "aX3 bX5 cY4 dY1", 1)
@@ -184,7 +185,7 @@ def test_groups_are_made_at_once_where_another_feed_does_so() -> None:
     feed = Feed(GROUPS, KEY, "px")
     feed.set_eager(eager=True)
     feed.publish(make_frames("a1"), 0)
-    assert (feed.is_eager, len(feed.board), feed.unsettled(1)) == (True, 1, [])
+    assert (feed.is_eager, len(feed.board), feed.deferred_keys(1)) == (True, 1, [])
 
 
 def test_a_lane_that_has_run_elsewhere_goes_on() -> None:

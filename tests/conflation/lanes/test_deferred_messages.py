@@ -1,4 +1,4 @@
-"""A lane whose interval alone says when rows go hears of messages when its board is looked at."""
+"""A lane whose interval alone says when rows go is given its messages when its board is read."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def receipts(lane: StatefulLane) -> list[tuple[int, int, int]]:
     return [(row.first, row.offset, row.messages) for row in rows]
 
 
-def test_it_is_told_nothing_before_its_flush_and_all_then() -> None:
+def test_it_is_given_nothing_before_its_flush_and_all_then() -> None:
     feed, lane = feed_and_lane()
     assert feed.publish(make_frames("aX1 bX1 aX2"), 5) == [lane]
     assert feed.publish(make_frames("aY3 aX4", first=4), 6) == []
-    assert (lane.held(), len(feed.board), feed.is_settled) == ([], 0, False)
+    assert (lane.held(), len(feed.board), feed.is_materialized) == ([], 0, False)
     assert lane.deadline == 5 + SECOND
     assert feed.flush(lane, 5 + SECOND)
     assert lane.batch is not None
@@ -53,11 +53,11 @@ def test_the_next_interval_begins_with_the_next_message() -> None:
     feed.publish(make_frames("aX1"), 0)
     feed.flush(lane, SECOND)
     assert feed.publish(make_frames("aX2", first=2), 3 * SECOND) == [lane]
-    feed.settle()
+    feed.materialize()
     assert [entry.due for entry in lane.held()] == [4 * SECOND] == [lane.deadline]
 
 
-def test_what_is_counted_counts_what_is_put_off() -> None:
+def test_deferred_messages_are_counted() -> None:
     feed, lane = feed_and_lane()
     feed.publish(make_frames("aX1 bX1"), 0)
     accepted, board = feed.preview()
@@ -68,14 +68,14 @@ def test_what_is_counted_counts_what_is_put_off() -> None:
 @pytest.mark.parametrize("beside", [
     replace(COUNTED, pace="key"), LaneId(FeedId(OTHER)), replace(COUNTED, leading=True)
 ])  # fmt: skip
-def test_beside_a_lane_that_hears_at_once_it_hears_at_once(beside: LaneId) -> None:
+def test_nothing_is_deferred_beside_a_lane_that_needs_each_message(beside: LaneId) -> None:
     feed, lane = feed_and_lane()
     feed.lane(beside)
     feed.publish(make_frames("aX1"), 0)
     assert len(lane.held()) == len(feed.board) == 1
 
 
-def test_a_lane_that_hears_at_once_and_comes_later_finds_all_told() -> None:
+def test_a_later_lane_that_needs_each_message_ends_the_deferral() -> None:
     feed, lane = feed_and_lane()
     feed.publish(make_frames("aX1"), 0)
     feed.lane(replace(COUNTED, pace="key"))
