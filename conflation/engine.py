@@ -407,7 +407,7 @@ class Engine:
         if flushed and is_materialized:
             self._flushes += 1
             self._registry.announce(lane)
-        return made + max(flushed, lane.looked_at)  # what is not sent has been looked at, too
+        return made + max(flushed, lane.examined)  # rows that are not sent take time, too
 
     def _clock(self, now: Instant) -> None:
         # Deadlines and spans are compared with `now`: a clock that ran back would lose flushes.

@@ -17,11 +17,11 @@ from tidegate.keys.text.rate import Rate
 
 BATCH_SIZE = 100
 
-# A filter of so many characters is short; a longer one costs as much more as short ones of which
-# this is the length, up to 0.1 ms for a message.
+# A filter of at most SHORT_FILTER characters costs one unit for a message. A longer one costs a
+# unit more for each COMPARISON characters, up to 0.1 ms for a message.
 SHORT_FILTER = 40
 COMPARISON = 8
-CHEAP_LOOKS = 32
+UNITS_OF_RECORD = 32  # of a filter, beyond which a record counts as two in a step
 
 
 class Command(StrEnum):
@@ -120,15 +120,15 @@ class FeedId:
         return self._hash
 
     @property
-    def looks(self) -> int:
-        """What its filter costs for a message beyond a short one, as far as its length tells."""
+    def filter_cost(self) -> int:
+        """What its filter costs for a message beyond a short filter, judged by its length."""
         length = 0 if self.filter is None else len(self.filter.text)
         return max(0, length - SHORT_FILTER) // COMPARISON
 
     @property
     def record_cost(self) -> int:
-        """In how many records a record counts for a step that tries the filter on each."""
-        return 1 + self.looks // CHEAP_LOOKS
+        """As how many records one counts in a step that tries the filter on each."""
+        return 1 + self.filter_cost // UNITS_OF_RECORD
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,20 +83,20 @@ class PublishBackpressure:
 
 
 SLICE_MESSAGES_MAX = 1_000
-# A board that looks at every message tries its filter on it, in a third of a microsecond or more; a
-# lane that puts messages together, or a board of groups, costs as much as many filters.
-SLICE_LOOKS_MAX = 3_000
+# The unit is a filter that is tried on a message, in a third of a microsecond or more. A lane that
+# combines messages and a board of groups cost as much as many filters.
+SLICE_COST_MAX = 3_000
 _PAYLOAD = attrgetter("payload")
 
 
 def split_publish(
-    frames: Sequence[Frame], limits: QueueLimits, looks: int = 1
+    frames: Sequence[Frame], limits: QueueLimits, message_cost: int = 1
 ) -> Iterator[Sequence[Frame]]:
     """Split a publish into slices of at most 1,000 messages and half a session's queue.
 
-    Streams write between two slices. Where a message costs many `looks`, slices are smaller.
+    Streams write between two slices. Slices are smaller where `message_cost` is high.
     """
-    messages_max, bytes_max = slice_limits(limits, looks)
+    messages_max, bytes_max = slice_limits(limits, message_cost)
     # In C, as a loop over the messages would cost as much as their frames did.
     ends_bytes = list(accumulate(map(len, map(_PAYLOAD, frames)), initial=0))
     start = 0
@@ -107,8 +107,8 @@ def split_publish(
         start = end
 
 
-def slice_limits(limits: QueueLimits, looks: int) -> tuple[int, int]:
+def slice_limits(limits: QueueLimits, message_cost: int) -> tuple[int, int]:
     """Return the most messages and bytes that `split_publish` leaves together."""
-    looks_max = SLICE_LOOKS_MAX // max(1, looks)
-    messages_max = max(1, min(SLICE_MESSAGES_MAX, limits.messages_max // 2, looks_max))
+    affordable = SLICE_COST_MAX // max(1, message_cost)
+    messages_max = max(1, min(SLICE_MESSAGES_MAX, limits.messages_max // 2, affordable))
     return messages_max, limits.bytes_max // 2

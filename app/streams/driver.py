@@ -121,8 +121,8 @@ class Driver:
         if frames:
             self._arrival_ages_ms[topic] = self.wall_ms() - frames[0].timestamp_ms
         patience_s = PATIENCE_S_PER_REQUEST
-        looks = self._looks(topic, len(frames))
-        for piece in split_publish(frames, self._backpressure.least_limits(topic), looks):
+        message_cost = self._message_cost(topic, len(frames))
+        for piece in split_publish(frames, self._backpressure.least_limits(topic), message_cost):
             now = self.now()
             self.engine.publish(topic, piece, now)
             if piece[-1] is frames[-1]:
@@ -138,13 +138,13 @@ class Driver:
 
     def publishes_at_once(self, topic: str, messages: int, size_bytes: int) -> bool:
         """Return True if `publish` waits for nothing: messages of so many bytes are one slice."""
-        limits, looks = self._backpressure.least_limits(topic), self._looks(topic, messages)
-        messages_max, bytes_max = slice_limits(limits, looks)
+        limits = self._backpressure.least_limits(topic)
+        messages_max, bytes_max = slice_limits(limits, self._message_cost(topic, messages))
         return messages <= messages_max and size_bytes <= bytes_max
 
-    def _looks(self, topic: str, messages: int) -> int:
-        # To ask thousands of boards for it would cost a single message more than to be published.
-        return self.engine.topic(topic).looks if messages > 1 else 1
+    def _message_cost(self, topic: str, messages: int) -> int:
+        # Summing it over thousands of boards takes longer than publishing a single message.
+        return self.engine.topic(topic).message_cost if messages > 1 else 1
 
     def open(
         self,

@@ -13,7 +13,7 @@ from tidegate.conflation.journal import Log
 from tidegate.conflation.lanes.accumulate import Merges, Unreported
 from tidegate.conflation.lanes.delta import DeltaWriter
 from tidegate.conflation.lanes.lane import (
-    COSTLY_LOOKS,
+    COMBINING_COST,
     HeldRow,
     Lane,
     all_shown,
@@ -48,9 +48,9 @@ class EveryMessageLane(Lane):
         return True
 
     @property
-    def looks(self) -> int:
+    def message_cost(self) -> int:
         is_read = self._delta is not None or self._shown is not None
-        return COSTLY_LOOKS // 2 if is_read else 1
+        return COMBINING_COST // 2 if is_read else 1
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
         self.log.extend(row for change in changes for row in self._rows_of(change))

@@ -29,8 +29,8 @@ from tidegate.conflation.subscription import LaneId
 from tidegate.keys.select import Select
 from tidegate.keys.text.duration import Instant
 
-COSTLY_LOOKS = 30
-"""What a message costs that is put together with others, in filters that are tried on it."""
+COMBINING_COST = 30
+"""What combining a message with others costs, as a number of filters that are tried on it."""
 
 
 class HeldRow(NamedTuple):
@@ -75,12 +75,12 @@ class Lane(ABC):
         self.batch: Batch | None = None
         self.members: dict[tuple[str, str, str], Member] = {}
         self.joins = 0
-        self.looked_at = 0  # rows that the last flush has looked at, although it may send none
+        self.examined = 0  # rows of the last flush, those included that are not sent
         self._shown = shown_as(lane_id.select)
 
     @property
-    def looks(self) -> int:
-        """What `accept` costs for a message, in filters that could be tried on it meanwhile."""
+    def message_cost(self) -> int:
+        """What `accept` costs for a message, as a number of filters that are tried on it."""
         return 0
 
     @property

@@ -15,7 +15,7 @@ from tidegate.conflation.lanes.accumulate import Merges, Unreported, accumulator
 from tidegate.conflation.lanes.catch_up import CatchUpRows
 from tidegate.conflation.lanes.delta import ChangeSuppression, DeltaWriter
 from tidegate.conflation.lanes.flushes import Flushes, first_rows
-from tidegate.conflation.lanes.lane import COSTLY_LOOKS, HeldRow, Lane, Undelivered, grouped
+from tidegate.conflation.lanes.lane import COMBINING_COST, HeldRow, Lane, Undelivered, grouped
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.missed import MissedRows, in_send_order, rows_counted
 from tidegate.conflation.lanes.part import PendingPart
@@ -65,8 +65,8 @@ class StatefulLane(Lane):
         self._suppression = ChangeSuppression(self._delta if lane_id.no_empties else None)
 
     @property
-    def looks(self) -> int:
-        return COSTLY_LOOKS  # a part for each message, and mostly a join of two
+    def message_cost(self) -> int:
+        return COMBINING_COST  # a part for each message, and mostly a join of two
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
         if not changes and self._since is None and self.id.defers_messages:
@@ -99,7 +99,7 @@ class StatefulLane(Lane):
             self._group = self._next_group()
         due = self._group, self._due(now)
         groups, self._released = first_rows([*self._released, due])
-        self.looked_at = sum(len(entries) for _, entries in groups)
+        self.examined = sum(len(entries) for _, entries in groups)
         since, rows, joins = self.position, list[Frame](), [self._joins]
         # What `flush_on` let go is a flush of its own: a key may be in it and in the next.
         for group, entries in groups:

@@ -37,8 +37,8 @@ class Operator(ABC):
 
     rows_are_messages: ClassVar[bool] = False
     """Each row is one message, so a message without a row was filtered out."""
-    looks: ClassVar[int] = 1
-    """The cost of a message, in filters that could be tried on it meanwhile."""
+    message_cost: ClassVar[int] = 1
+    """What a message costs here, as a number of filters that are tried on it."""
     row_cost: ClassVar[int] = 1
     """The cost of making a deferred row, in messages that are looked at."""
 

@@ -19,19 +19,19 @@ RUNNING_FROM = 16
 STALE_MAX = 1_000
 """Changes that all running aggregates together defer until their rows are made."""
 CAUGHT_UP_AT_ONCE = 4
-"""Changes that a message makes up for above that: more than it can bring."""
+"""Changes that a message applies above `STALE_MAX`: more than it can add."""
 
 
 class GroupByOperator(Operator):
     """Keeps each group's records; a group's row is made when the board is looked at.
 
     A row costs the records of its group that have changed since the last one, so groups that
-    change often are made once a flush. While a lane looks at every message, each message makes the
-    rows of its groups (`set_eager`). A flush after very many changes would cost all of them, so
-    beyond `STALE_MAX` each message pays for some.
+    change often are made once a flush. While a lane sees every message, each message makes the
+    rows of its groups (`set_eager`). A flush after very many changes would have to apply all of
+    them, so beyond `STALE_MAX` each message applies some.
     """
 
-    looks = 30
+    message_cost = 30
     row_cost = 4
 
     def __init__(self, rows: FilterOperator, projection: Projection) -> None:

@@ -48,7 +48,7 @@ class TopNOperator(Operator):
     the order, puts one in, and moves at most two over each of the window's ends.
     """
 
-    looks = 15
+    message_cost = 15
 
     def __init__(self, rows: FilterOperator, window: Window) -> None:
         self._rows = rows

@@ -47,7 +47,7 @@ class Feed:
         accepted: rows that have come onto the board.
         materializations: how often deferred rows were made.
         begun_at: values that its topic had been given when the feed was made.
-        looks: what a message costs, in filters that could be tried on it meanwhile.
+        message_cost: what a message costs, as a number of filters that are tried on it.
         row_cost: what making a deferred row costs, in messages that are looked at.
         topic: its topic's name.
         grown_messages, grown_bytes: at least what has come in for the queues of its lanes.
@@ -68,7 +68,8 @@ class Feed:
         # Properties of the lanes together, kept because every publish asks for them.
         self._is_watched = False
         self._is_queued = False
-        self.looks, self.row_cost = self._operator.looks + feed_id.looks, self._operator.row_cost
+        self.message_cost = self._operator.message_cost + feed_id.filter_cost
+        self.row_cost = self._operator.row_cost
         self._tombstones_max = TOMBSTONES_MAX
         # Keys of another kind than records' may come for ever, each once, such as the id of an
         # order; and no record says that one is gone.
@@ -106,7 +107,7 @@ class Feed:
         self.board.take_over(other.board)
         self.accepted, self.begun_at = other.accepted, other.begun_at
         self._operator = other._operator.copy_for(self.board)
-        self.materialize_messages()  # as the copy looks at each message by itself
+        self.materialize_messages()  # a trace's copy shows what each message does
 
     # --- Messages
 
@@ -115,7 +116,7 @@ class Feed:
     ) -> list[Lane]:
         """Put frames on the board; return the lanes whose deadline this armed.
 
-        `has_removals`: a topic looks once for all its feeds; None: nobody has looked.
+        `has_removals`: whether any frame is one; None: not known, where no topic has checked.
         """
         if has_removals is None:
             has_removals = any(frame.removed for frame in frames)
@@ -132,7 +133,7 @@ class Feed:
             return armed
         row_of = None if self._is_watched or has_removals else operator.passing()
         if row_of is not None:
-            # The common case at the least cost: each message is a row, and no lane looks at it.
+            # The common case at the least cost: each message is a row that no lane has to see.
             if row_of is as_published:
                 self.board.put_all(frames)
             else:
@@ -314,8 +315,8 @@ class Feed:
         self._is_queued = any(lane_id.queues for lane_id in self.lanes)
         watching = [lane.id for lane in self.lanes.values() if lane.sees_every_message]
         self._is_watched = bool(watching)
-        lanes = sum(lane.looks for lane in self.lanes.values())
-        self.looks = self._operator.looks + self.id.looks + lanes
+        lanes = sum(lane.message_cost for lane in self.lanes.values())
+        self.message_cost = self._operator.message_cost + self.id.filter_cost + lanes
         self.materialize_messages()  # or new messages would be put before the deferred ones
         is_early = not all(lane_id.defers_messages for lane_id in watching)
         self._operator.set_eager(eager=is_early or self._is_queued)

@@ -176,9 +176,9 @@ class Topic:
         return through if oldest is not None and oldest.offset <= through else None
 
     @property
-    def looks(self) -> int:
-        """What a message costs the boards that look at each, and their lanes: filters tried."""
-        return sum(feed.looks for feed in self._index.tried)
+    def message_cost(self) -> int:
+        """What a message costs the boards that see each one, as a number of filters tried on it."""
+        return sum(feed.message_cost for feed in self._index.tried)
 
     @property
     def values_in(self) -> int:

@@ -24,7 +24,7 @@ _Entry = tuple[int, int, Watermark]
 
 
 class Watermarks:
-    """Queue watermarks of one feed: a publish looks at those that it may have crossed.
+    """Queue watermarks of one feed: a publish checks those that it may have crossed.
 
     Two heaps over what has come in so far, by messages and by bytes. A watermark that is set anew
     leaves its old entries behind, which are dropped when they come up or become too many.

@@ -8,7 +8,7 @@ from tests.app.streams.test_driver import PLENTY, Stage
 from tests.support.deadlines import HANGS_S
 from tidegate.app.streams.backpressure import split_publish
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.lanes.lane import COSTLY_LOOKS
+from tidegate.conflation.lanes.lane import COMBINING_COST
 from tidegate.conflation.sessions.session import QueueLimits
 
 
@@ -57,7 +57,7 @@ async def test_the_least_limits_are_those_of_who_asked_for_less() -> None:
 def test_messages_that_cost_many_looks_go_in_slices_of_a_millisecond_or_some() -> None:
     frames = [Frame(at, b"{}", "k") for at in range(1, 101)]
     limits = QueueLimits(10_000, PLENTY)
-    hundred_lanes = 100 * (1 + COSTLY_LOOKS)
+    hundred_lanes = 100 * (1 + COMBINING_COST)
     assert {len(piece) for piece in split_publish(frames, limits, hundred_lanes)} == {1}
     assert [len(piece) for piece in split_publish(frames, limits, 100)] == [30, 30, 30, 10]
     assert [len(piece) for piece in split_publish(frames, limits)] == [100]

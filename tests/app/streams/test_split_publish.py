@@ -57,10 +57,10 @@ def test_a_topic_counts_the_boards_that_look_at_each_message() -> None:
     driver = ManualDriver()
     driver.topic()
     topic = driver.engine.topic("px")
-    assert topic.looks == 1
+    assert topic.message_cost == 1
     for wanted in ("/s LIKE 'a'", "/s LIKE 'b'", "/k = 'a'"):  # the last one is found by its value
         driver.subscribe("conflation=1s", wanted=wanted)
-    assert topic.looks == 3
+    assert topic.message_cost == 3
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,6 @@ def test_a_message_that_is_put_together_with_others_costs_many_looks(options: st
     driver.topic()
     topic = driver.engine.topic("px")
     name = driver.subscribe(options, command="sow_and_subscribe")
-    assert topic.looks > 10
+    assert topic.message_cost > 10
     driver.engine.unsubscribe("s", name)
-    assert topic.looks == 1
+    assert topic.message_cost == 1
