@@ -7,7 +7,7 @@ Inputs are calls at `now` (monotonic ns), outputs are taken: equal calls, equal 
     subscribers subscribe open_step unsubscribe change import_subscriber
     messages    publish supply_history
     time        advance next_deadline
-    outputs     take gather part take_together announcements
+    outputs     take enter_cohort leave_cohort take_together announcements
     questions   topic session over_half_full limits_at stats ...
 """
 
@@ -146,7 +146,7 @@ class Engine:
         Raises:
             SessionUnknown: there is none, or it has ended.
         """
-        session = self._registry.find(session_id)
+        session = self._registry.isolate(session_id)
         self._registry.close(session, reason)
         self._queue_limits.forget(session)
 
@@ -156,7 +156,7 @@ class Engine:
         Raises:
             SessionUnknown: there is none.
         """
-        session = self._registry.find(session_id)
+        session = self._registry.isolate(session_id)
         session.limits, session.conflated = limits, conflated
         self._lanes.reassign(session, self._now)
         self._queue_limits.look(session)
@@ -167,7 +167,7 @@ class Engine:
         Raises:
             SessionUnknown: there is none.
         """
-        self._queue_limits.note_unsent(self._registry.find(session_id), unsent_bytes)
+        self._queue_limits.note_unsent(self._registry.isolate(session_id), unsent_bytes)
 
     def conflate_idle(self, now: Instant) -> bool:
         """Conflate a bounded part of the longest queue in idle time; False: nothing to do."""
@@ -189,7 +189,7 @@ class Engine:
             SessionUnknown, TopicUnknown, LimitReached, BookmarkExpired.
         """
         self._clock(now)
-        session = self._registry.find(session_id)
+        session = self._registry.isolate(session_id)
         if session.ended is not None:
             raise SessionUnknown("the session has ended")
         topic = self.topic(subscription.topic)
@@ -211,9 +211,9 @@ class Engine:
         Raises:
             SessionUnknown, SubscriptionUnknown.
         """
-        session = self._registry.find(session_id)
+        session = self._registry.isolate(session_id)
         for subscriber in self._registry.subscribers(session, name):
-            self._registry.leave(session, subscriber, reason)
+            self._registry.end_subscriber(session, subscriber, reason)
         self._queue_limits.left(session)
 
     def change(self, session_id: str, name: str, subscription: Subscription, now: Instant) -> None:
@@ -226,7 +226,7 @@ class Engine:
             SessionUnknown, SubscriptionUnknown.
         """
         self._clock(now)
-        session = self._registry.find(session_id)
+        session = self._registry.isolate(session_id)
         if (subscriber := session.subscribers.get((name, subscription.topic))) is not None:
             self._lanes.change(session, subscriber, subscription, now)
         else:  # a name that has other topics is known
@@ -300,8 +300,8 @@ class Engine:
         Raises:
             SessionUnknown: there is none, or its goodbye has been taken.
         """
-        session = self._registry.seen(session_id)
-        self._registry.part(session, is_taking=True)
+        session = self._registry.get(session_id)
+        self._registry.leave_cohort(session, is_taking=True)
         outputs = session.take(bytes_max, self._now, in_steps=self._in_steps)
         self._lanes.go_on_after_take(session, self._now)
         if session.ended is not None and not session.outbox:
@@ -310,17 +310,18 @@ class Engine:
         self._registry.taken(session, has_found=bool(outputs))
         return outputs
 
-    def gather(self, session_id: str, kind: Hashable) -> Cohort | None:
-        """Let a session that took all it had take with others of its kind, if it is like them.
+    def enter_cohort(self, session_id: str, kind: Hashable) -> Cohort | None:
+        """Add a session that has taken everything to the cohort of its lane and `kind`.
 
-        What concerns the session alone lets it leave, and announces it.
+        Return None if its rows may differ from those of others. A call that concerns the session
+        alone removes it from its cohort, and announces it.
         """
-        return self._registry.gather(session_id, kind)
+        return self._registry.enter_cohort(session_id, kind)
 
-    def part(self, session_id: str) -> None:
-        """Let a session leave its cohort, if it is in one, and announce it: it takes by itself."""
+    def leave_cohort(self, session_id: str) -> None:
+        """Remove a session from its cohort, if it has one, and announce it."""
         for session in self._registry.present([session_id]):
-            self._registry.part(session)
+            self._registry.leave_cohort(session)
 
     def take_together(self, cohort: Cohort, bytes_max: int) -> Rows | None:
         """Return rows for all sessions of a cohort, about `bytes_max` of payload.
@@ -352,7 +353,7 @@ class Engine:
         Raises:
             SessionUnknown: there is none.
         """
-        return self._registry.seen(session_id)
+        return self._registry.get(session_id)
 
     @property
     def has_openings(self) -> bool:

@@ -216,9 +216,9 @@ class Driver:
             self.engine.note_unsent(session, unsent_bytes)
         self.settle()
 
-    def part(self, session: str) -> None:
-        """Let a session take by itself: somebody watches what it is sent."""
-        self.engine.part(session)
+    def isolate(self, session: str) -> None:
+        """Remove a session from its cohort, for a trace of what it is sent."""
+        self.engine.leave_cohort(session)
         self.settle()
 
     def write_context(self, *, has_unsent: bool, is_behind: bool) -> WriteContext:
@@ -249,9 +249,9 @@ class Driver:
     def enter_cohort(
         self, session: str, recipient: Recipient, style: Style, heartbeat_s: float
     ) -> CohortWriter | None:
-        """Let a stream that has nothing to take be written to with others; None: it is unlike."""
+        """Add a stream that has taken everything to its cohort; None: its rows may differ."""
         coding = coding_of(recipient.encoder)
-        cohort = self.engine.gather(session, (style.variant, coding))
+        cohort = self.engine.enter_cohort(session, (style.variant, coding))
         if cohort is None:
             return None
         if (writer := self._cohorts.get(cohort)) is None:
@@ -261,16 +261,16 @@ class Driver:
         return writer
 
     def leave_cohort(self, session: str, recipient: Recipient, writer: CohortWriter) -> int:
-        """Let a stream write by itself; return the bytes that it got with its cohort."""
-        got_bytes = writer.leave(recipient)
-        self.engine.part(session)
+        """Remove a stream from its cohort; return the bytes that were written to it there."""
+        written_bytes = writer.leave(recipient)
+        self.engine.leave_cohort(session)
         if writer.is_empty:
             del self._cohorts[writer.cohort]
         self.settle()
-        return got_bytes
+        return written_bytes
 
     def _take_together(self, cohort: Cohort, bytes_max: int) -> Rows | None:
-        self._act()  # first: a session that has just left takes by itself
+        self._act()  # first: a session that has just left the cohort takes its rows alone
         rows = self.engine.take_together(cohort, bytes_max)
         self._backpressure.all_taken(cohort.members)
         self.settle()

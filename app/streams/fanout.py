@@ -227,7 +227,7 @@ class CohortWriter:
             self._send_slow_away(first, end, chunk)
         streams = self._write(chunk.framed, first, end)
         # One round is the usual case, and a look for another costs as much as thirty writes.
-        if end < self._end or self._is_silent or not self.cohort.rests():
+        if end < self._end or self._is_silent or not self.cohort.becomes_idle():
             self._scheduler.call_soon(self)
         else:
             self._chunk = None

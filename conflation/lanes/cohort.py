@@ -12,8 +12,8 @@ from tidegate.conflation.lanes.member import Member
 class Cohort:
     """Members that share their progress, so one answer of their lane moves them all.
 
-    A flush then costs nothing for each member but the write to its socket. A cohort that is behind
-    is served as any member is: with the newest values, in an answer that is encoded once.
+    A flush then costs only the write to the socket of each member. A cohort that is behind is
+    served as any member is: with the newest values, in an answer that is encoded once.
 
     Attributes:
         lane: the lane of all members.
@@ -39,12 +39,12 @@ class Cohort:
         return not is_midway and progress.position == member.position
 
     def enter(self, member: Member) -> None:
-        """Let a member take with the others from here on."""
+        """Add a member: from here on it shares the cohort's progress."""
         self.members[member.session] = member
         member.share_progress(self.progress)
 
     def leave(self, member: Member) -> None:
-        """Let a member go on by itself from where the cohort is."""
+        """Remove a member, which continues alone with a copy of the progress."""
         del self.members[member.session]
         member.stand_alone()
 
@@ -54,20 +54,19 @@ class Cohort:
         member = next(iter(self.members.values()), None)
         return member is not None and self.lane.ready(member)
 
-    def rests(self) -> bool:
-        """Return True if a take would find nothing: the next flush is announced, as after one."""
+    def becomes_idle(self) -> bool:
+        """Return True if a take would find nothing; the next flush is then announced."""
         self.ready = self.has_rows
         return not self.ready
 
     def take(self, bytes_max: int) -> Batch | None:
         """Return the lane's next answer for all members; None: there is nothing to take.
 
-        One without rows: there may be some in the next one.
+        After an answer without rows there may be more.
         """
-        # Any of them: from here on the lane has the same answers for all.
-        member = next(iter(self.members.values()))
+        member = next(iter(self.members.values()))  # any: their progress is one object
         batch = self.lane.take(member, bytes_max)
-        # What is left out may leave nothing: the flush after it may have rows.
+        # All rows of an answer may be left out for these members; the next one may have some.
         while batch is not None and not batch.frames and not member.is_midway:
             batch = self.lane.take(member, bytes_max)
         return batch

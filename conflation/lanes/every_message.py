@@ -71,11 +71,11 @@ class EveryMessageLane(Lane):
         caught_up = member.conflated_to <= member.position and not member.owed
         return caught_up and batch.since == member.position
 
-    def is_like_others(self, member: Member) -> bool:
+    def may_join_cohort(self, member: Member) -> bool:
         # A delta lane owes each member the messages without news at the join of another.
         is_alone = self._delta is not None or member.owed or member.backlog is not None
         is_conflated = member.conflated_to > member.position
-        return not is_alone and not is_conflated and super().is_like_others(member)
+        return not is_alone and not is_conflated and super().may_join_cohort(member)
 
     def join(self, member: Member) -> None:
         # Empty deltas so far are counted by the rows of those who are here already.
@@ -91,7 +91,7 @@ class EveryMessageLane(Lane):
     def waiting(self, member: Member) -> int:
         return sum(not row.removed for row in self._rows(member, until=self.board.head))
 
-    def alike(self) -> Iterable[Sequence[Member]]:
+    def by_backlog(self) -> Iterable[Sequence[Member]]:
         def kin(member: Member) -> Hashable:
             if member.backlog is not None:
                 return member.place

@@ -123,7 +123,7 @@ class IntervalLane(Lane):
             for known, sent in going.ahead.items()
         )
 
-    def alike(self) -> Iterable[Sequence[Member]]:
+    def by_backlog(self) -> Iterable[Sequence[Member]]:
         def kin(member: Member) -> Hashable:
             if member.catch_up is not None:
                 return member.place  # it may be anywhere within its rows

@@ -173,8 +173,8 @@ class Lane(ABC):
         return sum(not row.removed for _, row in self.pending(member))
 
     @abstractmethod
-    def alike(self) -> Iterable[Sequence[Member]]:
-        """Group members that have the same backlog, so that one can be counted for all."""
+    def by_backlog(self) -> Iterable[Sequence[Member]]:
+        """Group members that have the same backlog, so that it is counted once for each group."""
 
     def on(self, board: Board) -> Self:
         """Return the lane with its members on another board, to be asked what it would answer."""
@@ -226,16 +226,16 @@ class Lane(ABC):
         return batch
 
     def answer(self, members: Collection[Member]) -> CatchUpRows | None:
-        """Let members that stand alike have all that they are behind, made in steps.
+        """Move members with equal progress to the lane's position; return their rows as a build.
 
-        None if that is so little that `take` gives it at once.
+        None, and nothing is moved, if the rows are so few that `take` returns them at once.
         """
         del members
         return None
 
-    def is_like_others(self, member: Member) -> bool:
-        """Return True if a member gets what all get that stand where it stands, from here on."""
-        # A row that was let go to this member alone is due beside the next flush.
+    def may_join_cohort(self, member: Member) -> bool:
+        """Return True if a member will get the same rows as all others at its position."""
+        # A row that was released to this member alone is not part of the next flush.
         return member.is_plain and member.catch_up is None and member.released <= member.position
 
     def _own_terms(self, member: Member, batch: Batch) -> Batch:
@@ -251,7 +251,7 @@ class Lane(ABC):
 def grouped(
     members: Iterable[Member], kin_of: Callable[[Member], Hashable]
 ) -> Iterable[Sequence[Member]]:
-    """Group members by what makes them alike."""
+    """Group members that have the same `kin_of`."""
     groups: dict[Hashable, list[Member]] = {}
     for member in members:
         groups.setdefault(kin_of(member), []).append(member)

@@ -24,7 +24,7 @@ Unseen = list[tuple[str, Unreported]]
 
 @dataclass(slots=True, eq=False)
 class MissedRows:
-    """The entries that members alike have not got, put together and made into rows.
+    """The entries that members with equal progress are behind, put together and made into rows.
 
     Attributes:
         rules: the lane's rules.

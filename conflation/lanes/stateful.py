@@ -144,11 +144,11 @@ class StatefulLane(Lane):
         started = self._batch_joins >= member.joins
         return fresh and started and batch.since == member.position
 
-    def is_like_others(self, member: Member) -> bool:
+    def may_join_cohort(self, member: Member) -> bool:
         # What is held from before its join goes to the others alone, and so do the messages that
         # the next row of a key will stand for.
         is_fresh = self.low_water() >= member.cut and self._suppression.is_empty
-        return is_fresh and super().is_like_others(member)
+        return is_fresh and super().may_join_cohort(member)
 
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
         rows = finished(self._missed([member]).rows())
@@ -168,7 +168,7 @@ class StatefulLane(Lane):
         return CatchUpRows(build, low_water)
 
     def _missed(self, members: Sequence[Member]) -> MissedRows:
-        """Return what members that stand alike are behind: the cut is taken now."""
+        """Return the rows that members with equal progress are behind; the cut is taken now."""
         first = members[0]
         make = partial(self._rows_in, has_base=self._has_base(first))
         pieces = self._flushes.cut(first.position)
@@ -223,7 +223,7 @@ class StatefulLane(Lane):
         parts = [part for entry in gone if (part := entry.whole()) is not None]
         return [(part.frame.key, part.unreported(self.id)) for part in parts if part.is_unseen]
 
-    def alike(self) -> Iterable[Sequence[Member]]:
+    def by_backlog(self) -> Iterable[Sequence[Member]]:
         if len(self.members) == 1:
             return [list(self.members.values())]
         # Members that joined between the same two parts of all entries get equal rows of them.

@@ -220,9 +220,9 @@ class Accounting:
         passed = feed.filtered_out(topic.values_in, accepted)
         for lane in feed.lanes.values():
             preview = lane.on(board)
-            for members in preview.alike():
+            for members in preview.by_backlog():
                 waiting = len(members) * preview.waiting(members[0])
-                # Rows to catch up with are each member's own; alike is what the lane has.
+                # The lane's backlog is equal for the group; a catch-up is each member's own.
                 waiting += sum(_catching_up(self._subscriber_of(member)) for member in members)
                 matched = sum(accepted - member.joined for member in members)
                 delivered = sum(member.delivered for member in members)

@@ -110,7 +110,7 @@ class LaneAssignment:
                     if subscriber.joins_at_once:
                         self._join(session, subscriber, now)
             except BookmarkExpired:
-                self._registry.leave(session, subscriber, BOOKMARK_EXPIRED)
+                self._registry.end_subscriber(session, subscriber, BOOKMARK_EXPIRED)
                 return
         else:
             begin_late(subscriber, missed)
@@ -153,7 +153,7 @@ class LaneAssignment:
                     if successor.joins_at_once:
                         self._join(session, successor, now)
             except BookmarkExpired:
-                self._registry.leave(session, before, BOOKMARK_EXPIRED)
+                self._registry.end_subscriber(session, before, BOOKMARK_EXPIRED)
             self._registry.wake(session)
 
     # --- Takes
@@ -194,13 +194,13 @@ class LaneAssignment:
         if subscriber.lane is not None:
             return  # it joined when it subscribed; its live rows follow
         if subscription.command is Command.SOW:
-            self._registry.finish(session, subscriber)
+            self._registry.finish_query(session, subscriber)
             return
         # Messages came while the replay ran. Once none are left it may join without a gap.
         try:
             subscriber.backfill = continue_replay(subscriber, cursor)
         except BookmarkExpired:
-            self._registry.leave(session, subscriber, BOOKMARK_EXPIRED)
+            self._registry.end_subscriber(session, subscriber, BOOKMARK_EXPIRED)
             return
         if subscriber.backfill is not None:
             self.openings.follow(session, subscriber)
@@ -225,7 +225,7 @@ class LaneAssignment:
         try:
             supply(subscriber, piece)
         except BookmarkExpired:
-            self._registry.leave(session, subscriber, BOOKMARK_EXPIRED)
+            self._registry.end_subscriber(session, subscriber, BOOKMARK_EXPIRED)
             return
         self.openings.follow(session, subscriber)
         self.continue_backfill(session, subscriber, now)
@@ -282,8 +282,8 @@ class LaneAssignment:
             for session in self._registry.present([each.id for each in piece]):
                 for subscriber in session.subscribers:
                     if subscriber.topic is topic:
-                        self._registry.part(session)
-                        self._registry.leave(session, subscriber, reason)
+                        self._registry.leave_cohort(session)
+                        self._registry.end_subscriber(session, subscriber, reason)
             return ()
 
         sessions = self._registry.sessions_of(topic.name)
@@ -299,12 +299,12 @@ class LaneAssignment:
                 continue  # what changes already asks for its lane anew when it is due
             subscription = subscriber.member.subscription
             if lane.id != subscriber.lane_id(subscription, conflated=session.conflated):
-                self._registry.part(session)
+                self._registry.leave_cohort(session)
                 self.change(session, subscriber, subscription, now)
 
     def release(self, subscriber: Subscriber, now: Instant) -> None:
         """Act on a subscriber's deadline: that of a change, or of a paced replay's next row."""
-        session = self._registry.find(subscriber.member.session)
+        session = self._registry.isolate(subscriber.member.session)
         is_changed = self._apply_due_change(session, subscriber, now)
         if is_changed or subscriber.backfill is not None:
             self._registry.wake(session)

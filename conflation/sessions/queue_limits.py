@@ -39,7 +39,7 @@ class QueueLimiter:
     def grown(self, topic: Topic) -> None:
         """Relieve full queues, or close their sessions: a topic has new messages."""
         for session_id in dict.fromkeys(place[0] for place in topic.overgrown()):
-            self.look(self._registry.find(session_id))
+            self.look(self._registry.isolate(session_id))
 
     def joined(self, session: Session, subscriber: Subscriber) -> None:
         """Note that a subscriber has joined a lane: its session's room is shared anew.
@@ -138,7 +138,7 @@ class QueueLimiter:
         for session in sorted(long, key=_fullness, reverse=True):
             subscriber = max(_worthwhile(session), key=Subscriber.unconflated, default=None)
             if subscriber is not None:
-                self._registry.part(session)  # what is conflated for it concerns it alone
+                self._registry.leave_cohort(session)  # others of the cohort may have no long queue
                 subscriber.conflate(ROWS_MAX)
                 self._background += 1
                 self.arm(session)
@@ -186,7 +186,7 @@ class QueueLimiter:
         ended = [each for each in session.subscribers if each.topic in crowding]
         for subscriber in ended:
             self._unsubscribed += 1
-            self._registry.leave(session, subscriber, "BACK_PRESSURE")
+            self._registry.end_subscriber(session, subscriber, "BACK_PRESSURE")
 
     def _note_level(self, session: Session) -> None:
         """Announce thresholds that were crossed, and remember a long queue."""

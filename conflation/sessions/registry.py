@@ -30,17 +30,17 @@ GONE = "GONE"
 RENEWED = "RENEWED"
 """The reason for what is dropped when a topic begins again: a snapshot takes its place."""
 
-# Only an end that the client asked for lets it have what is queued: the others free the queue.
+# What is queued is sent only after an end that the client asked for; other ends free the queue.
 _WANTED = ("REQUESTED", "CONTROL")
 
 
 class SessionRegistry:
-    """Sessions by id. Announcements pile up until the gateway takes them."""
+    """Sessions by id, and announcements that are kept until the gateway takes them."""
 
     def __init__(
         self, topics: Mapping[str, Topic], sessions_max: int, keys_max: int | None = None
     ) -> None:
-        """`topics`: those of the engine, for the accounting. `keys_max`: of a subscription."""
+        """`topics`: of the engine, for the accounting. `keys_max`: keys that may wait for one."""
         self._keys_max = keys_max
         self.accounting = Accounting(topics, self.subscriber_of)
         self._sessions: dict[str, Session] = {}
@@ -53,18 +53,18 @@ class SessionRegistry:
 
     # --- Finding
 
-    def find(self, session_id: str) -> Session:
-        """Return a session for something that concerns it alone: it leaves its cohort.
+    def isolate(self, session_id: str) -> Session:
+        """Return a session that leaves its cohort: what follows concerns it alone.
 
         Raises:
             SessionUnknown: there is none, or its goodbye has been taken.
         """
-        found = self.seen(session_id)
-        self.part(found)
-        return found
+        session = self.get(session_id)
+        self.leave_cohort(session)
+        return session
 
-    def seen(self, session_id: str) -> Session:
-        """Return a session to look at.
+    def get(self, session_id: str) -> Session:
+        """Return a session, which stays in its cohort.
 
         Raises:
             SessionUnknown: there is none, or its goodbye has been taken.
@@ -75,7 +75,7 @@ class SessionRegistry:
         return found
 
     def present(self, session_ids: Iterable[str]) -> list[Session]:
-        """Return those of these sessions that are still there, to look at."""
+        """Return those of these sessions that still exist; they stay in their cohorts."""
         return [self._sessions[each] for each in session_ids if each in self._sessions]
 
     def subscribers(self, session: Session, name: str) -> list[Subscriber]:
@@ -91,7 +91,7 @@ class SessionRegistry:
 
     def subscriber_of(self, member: Member) -> Subscriber:
         """Return the subscriber that a lane knows as a member."""
-        return self.seen(member.session).subscribers[member.name, member.subscription.topic]
+        return self.get(member.session).subscribers[member.name, member.subscription.topic]
 
     def of_topic(self, name: str) -> list[tuple[Session, Subscriber]]:
         """Return every subscriber in a topic; their sessions leave their cohorts."""
@@ -102,11 +102,11 @@ class SessionRegistry:
             if subscriber.topic.name == name
         ]
         for session, _ in found:
-            self.part(session)
+            self.leave_cohort(session)
         return found
 
     def sessions_of(self, name: str) -> list[Session]:
-        """Return every session with a subscriber in a topic, to look at."""
+        """Return every session with a subscriber in a topic; they stay in their cohorts."""
         return [
             session
             for session in self._sessions.values()
@@ -119,7 +119,7 @@ class SessionRegistry:
         Raises:
             SessionUnknown: there is none.
         """
-        session = self.seen(session_id)
+        session = self.get(session_id)
         messages, size = session.queued()
         rows = tuple(map(subscription_stats, session.subscribers))
         return SessionStats(session.id, messages, size, rows)
@@ -140,13 +140,11 @@ class SessionRegistry:
     def close(self, session: Session, reason: CloseReason | None) -> None:
         """End a session: with a reason it still takes a goodbye, without one its peer is gone.
 
-        What is queued is dropped. What drains of ended subscriptions is still sent if the session
-        ends because its last subscription did: that was promised at the subscription's end.
+        What is queued is dropped. Drains of ended subscriptions are still sent if the session ends
+        because its last subscription did: that was promised when the subscription ended.
         """
         why = reason or session.ended or GONE
-        if reason is not CloseReason.UNSUBSCRIBED:
-            # A drain holds promised rows, but an end for any other reason has to free the queue
-            # now.
+        if reason is not CloseReason.UNSUBSCRIBED:  # any other end has to free the queue now
             for drain in session.drains():
                 drain.drop(why)
         for subscriber in session.subscribers:
@@ -166,7 +164,7 @@ class SessionRegistry:
             self.close(session, CloseReason.UNSUBSCRIBED)
 
     def forget(self, session: Session) -> None:
-        """Remove a session that has said goodbye, or whose peer is not there to hear one."""
+        """Remove a session that has said goodbye, or whose peer is gone."""
         del self._sessions[session.id]
 
     # --- Subscribers
@@ -178,10 +176,10 @@ class SessionRegistry:
         if announced:
             session.put(Subscribed(subscriber.member.name, subscriber.topic.name))
 
-    def leave(self, session: Session, subscriber: Subscriber, reason: str) -> None:
-        """End a subscriber, and send its session the end.
+    def end_subscriber(self, session: Session, subscriber: Subscriber, reason: str) -> None:
+        """End a subscription in a topic, and send its session `unsubscribed`.
 
-        What is queued is sent before, where the client asked for the end and the topic does not
+        What is queued is sent before that if the client asked for the end and the topic does not
         tidy on unsubscribe.
         """
         # The rows leave the lane with the subscriber, so they are taken before it leaves.
@@ -197,23 +195,24 @@ class SessionRegistry:
         self.close_empty(session)
 
     def end_crowding(self, topic: Topic) -> None:
-        """End the subscriptions for which more keys wait than may, after a publish."""
+        """After a publish, end the subscriptions for which more than `keys_max` keys wait."""
         if self._keys_max is None:
             return
         for member in topic.crowding(self._keys_max):
-            self.leave(self.find(member.session), self.subscriber_of(member), "BACK_PRESSURE")
+            session = self.isolate(member.session)
+            self.end_subscriber(session, self.subscriber_of(member), "BACK_PRESSURE")
 
     def replace(self, session: Session, before: Subscriber, successor: Subscriber) -> None:
-        """Put another subscriber in the place of one; what waits for the old one is dropped."""
+        """Replace a subscriber in its place and turn; what waits for the old one is dropped."""
         for watcher in before.watchers:
             watcher.ended(RENEWED)
         self.accounting.end(before, RENEWED)
         before.leave()
-        session.subscribers.add(successor)  # in the place of the old one, and in its turn
+        session.subscribers.add(successor)
         self.accounting.begin_at(successor)
 
-    def finish(self, session: Session, subscriber: Subscriber) -> None:
-        """End a query: all its rows are out."""
+    def finish_query(self, session: Session, subscriber: Subscriber) -> None:
+        """End a query (`sow`), all rows of which are sent."""
         for watcher in subscriber.watchers:
             watcher.ended("FINISHED")
         session.subscribers.remove(subscriber)
@@ -230,14 +229,14 @@ class SessionRegistry:
 
     # --- Cohorts
 
-    def gather(self, session_id: str, kind: Hashable) -> Cohort | None:
-        """Let a session take with those that are like it; None: it goes on by itself."""
+    def enter_cohort(self, session_id: str, kind: Hashable) -> Cohort | None:
+        """Add a session to the cohort of its lane and kind; None: it takes its rows alone."""
         session = self._sessions.get(session_id)
-        if session is None or not session.is_like_others:
+        if session is None or not session.may_join_cohort:
             return None
         subscriber = session.only_subscriber
         lane, member = subscriber.lane, subscriber.member
-        assert lane is not None, "it is like others of its lane"
+        assert lane is not None, "only a subscriber in a lane may join a cohort"
         cohorts = self._cohorts.setdefault(lane, {})
         cohort = cohorts.get(kind)
         if cohort is None:
@@ -248,8 +247,8 @@ class SessionRegistry:
         session.cohort = cohort
         return cohort
 
-    def part(self, session: Session, *, is_taking: bool = False) -> None:
-        """Let a session leave its cohort, if it is in one; announce it unless it `is_taking`."""
+    def leave_cohort(self, session: Session, *, is_taking: bool = False) -> None:
+        """Remove a session from its cohort, if it has one; announce it unless it `is_taking`."""
         cohort = session.cohort
         if cohort is None:
             return
@@ -264,19 +263,19 @@ class SessionRegistry:
             self.wake(session)
 
     def answer_together(self, cohort: Cohort) -> list[Session] | None:
-        """End a cohort that is far behind: an answer made in steps is for each of its sessions.
+        """End a cohort that is far behind; each of its sessions is sent rows made in steps.
 
-        Return these; None for a cohort that is not.
+        Return these sessions; None if the cohort is not far behind.
         """
-        # Asked before they leave, as only a cohort's members are known to be alike. Each flush
-        # asks, so nothing is made of thousands of members unless it has to be.
+        # Before they leave, as only a cohort's members are known to have equal progress. This runs
+        # at each flush, so no list of thousands of members is made unless it has to be.
         members = cohort.members.values()
         answer = cohort.lane.answer(members) if members else None
         if answer is None:
             return None
         sessions = self.present(list(cohort.members))
         for session in sessions:
-            self.part(session)
+            self.leave_cohort(session)
             session.only_subscriber.follow(answer)
         cohort.ready = False
         return sessions
@@ -284,8 +283,8 @@ class SessionRegistry:
     def take_together(self, cohort: Cohort, bytes_max: int) -> Rows | None:
         """Return rows that all sessions of a cohort have taken now; None if there are none.
 
-        An answer that cannot be cut and is too large for one write ends the cohort: each session
-        takes its pieces as it has room for them.
+        Rows that the lane cannot split and that are too large for one write end the cohort: each
+        session takes them in pieces as it has room.
         """
         batch = cohort.take(bytes_max) if cohort.members else None
         if batch is None or not batch.frames:
@@ -295,10 +294,10 @@ class SessionRegistry:
             return None
         if batch.payload_bytes > bytes_max and len(batch.frames) > 1:
             for session in self.present(list(cohort.members)):
-                self.part(session)
+                self.leave_cohort(session)
                 session.only_subscriber.divide(batch)
             return None
-        topic = self.seen(next(iter(cohort.members))).only_subscriber.topic
+        topic = self.get(next(iter(cohort.members))).only_subscriber.topic
         # No name: only sessions of several subscriptions write one.
         return Rows("", topic.name, topic.epoch, "publish", batch)
 
@@ -317,7 +316,7 @@ class SessionRegistry:
             self._announcements.append(SessionReady(session.id))
 
     def announce(self, lane: Lane) -> None:
-        """Announce a flush: once for each cohort, and to each session by itself of the others."""
+        """Announce a flush: once for each cohort, and once for each session without a cohort."""
         together = 0
         for cohort in self._cohorts.get(lane, {}).values():
             self._wake_all(cohort)
@@ -330,7 +329,7 @@ class SessionRegistry:
                 self.wake(session)
 
     def taken(self, session: Session, *, has_found: bool) -> None:
-        """Note what a take has found; one that only passed rows over is announced again."""
+        """Record whether a take found outputs; one that only skipped rows is announced again."""
         session.ready = has_found
         if not has_found and session.is_midway:
             self.wake(session)

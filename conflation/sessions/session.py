@@ -206,11 +206,11 @@ class Session:
         )
 
     @property
-    def is_like_others(self) -> bool:
-        """True if it is sent the flushes of one lane and nothing else, as others are."""
+    def may_join_cohort(self) -> bool:
+        """True if it is sent the flushes of one lane and nothing else, as others may be."""
         if self.ready or self._outbox or self.is_crossed or self.ended is not None:
             return False
-        return len(self.subscribers) == 1 and self.only_subscriber.is_like_others
+        return len(self.subscribers) == 1 and self.only_subscriber.may_join_cohort
 
     @property
     def only_subscriber(self) -> Subscriber:

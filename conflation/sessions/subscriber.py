@@ -174,14 +174,14 @@ class Subscriber:
         return outputs
 
     @property
-    def is_like_others(self) -> bool:
-        """True if it is sent its lane's flushes and nothing else, as they are sent to others.
+    def may_join_cohort(self) -> bool:
+        """True if it is sent its lane's flushes as others are, and nothing else.
 
-        A subscriber that a trace watches is served by `take`, which the trace hears of.
+        Not while a trace watches it: the trace is given each `take` of a subscriber.
         """
         if self.lane is None or self.cursors or self.change or self.paused or self.watchers:
             return False
-        return self.lane.is_like_others(self.member)
+        return self.lane.may_join_cohort(self.member)
 
     def _rows(self, batch: Batch, op: str = "publish") -> Rows:
         return Rows(self.member.name, self.topic.name, self.topic.epoch, op, batch)

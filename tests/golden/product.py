@@ -240,7 +240,7 @@ class Product:
         outputs = self._engine.take(session, bytes_max)
         ends = any(isinstance(out, Goodbye) for out in outputs)
         if self._shares and not outputs:
-            cohort = self._engine.gather(session, "kind")
+            cohort = self._engine.enter_cohort(session, "kind")
             if cohort is not None:
                 self._cohorts[cohort] = None
         lines = [line for output in outputs for line in output_lines(output)]
@@ -306,7 +306,7 @@ class Product:
         if subscriber is None:
             yield "nothing to trace"
             return
-        self._engine.part(session)
+        self._engine.leave_cohort(session)
         recorder = begin_recording(self._engine.watchers, subscriber, now, lambda: None)
         self._traces.append((recorder, Trace()))
 

@@ -190,7 +190,7 @@ class TraceStream(EventSourceResponse):
         self, gateway: Gateway, subscriber: Subscriber, ending: Ending | None = None
     ) -> None:
         began = gateway.driver.now()
-        gateway.driver.part(subscriber.member.session)
+        gateway.driver.isolate(subscriber.member.session)
         self._ending = ending
         # The recorder is called inside the engine's step and only wakes; the texts are made in this
         # task.

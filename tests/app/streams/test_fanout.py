@@ -106,7 +106,7 @@ class Hall:
         driver = ManualDriver()
         driver.topic()
         driver.subscribe("conflation=100ms")
-        found = driver.engine.gather("s", "kind")
+        found = driver.engine.enter_cohort("s", "kind")
         assert found is not None
         [member] = found.members.values()
         cut = driver.engine.topic("px").bookmark(0)

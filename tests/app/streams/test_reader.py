@@ -102,12 +102,12 @@ async def test_what_its_peer_has_not_acknowledged_is_noted_and_not_confirmed() -
         reader.note_unsent()
         reader.confirm()
         engine = here.gateway.driver.engine
-        assert engine._registry.find(session.id).unsent_bytes == 5
+        assert engine.session(session.id).unsent_bytes == 5
         assert cursor.confirmed == begun_at
         reader.connection = peer()
         reader.note_unsent()
         reader.confirm()
-        assert engine._registry.find(session.id).unsent_bytes == 0
+        assert engine.session(session.id).unsent_bytes == 0
         assert cursor.confirmed == cursor.number > begun_at
 
 

@@ -21,7 +21,7 @@ def gathered(
     for session in sessions:
         driver.subscribe(options, session=session)
         driver.take(session)
-        cohorts.add(driver.engine.gather(session, "kind"))
+        cohorts.add(driver.engine.enter_cohort(session, "kind"))
     [cohort] = cohorts
     assert cohort is not None
     driver.announcements()
@@ -61,13 +61,13 @@ def test_a_flush_is_announced_once_and_taken_once(driver: ManualDriver, options:
 
 def test_a_cohort_that_has_taken_everything_hears_of_the_next_flush(driver: ManualDriver) -> None:
     cohort = gathered(driver)
-    assert cohort.rests()
+    assert cohort.becomes_idle()
     driver.publish("a1")
     driver.wait("100ms")
-    assert not cohort.rests()
+    assert not cohort.becomes_idle()
     rows_of(driver, cohort)
     driver.announcements()
-    assert cohort.rests()
+    assert cohort.becomes_idle()
     driver.publish("a2")
     driver.wait("100ms")
     [announcement] = driver.announcements()
@@ -99,7 +99,7 @@ def test_who_leaves_midway_goes_on_from_there(driver: ManualDriver) -> None:
     bytes_max = sizes(["a1", "b1"])
     rows = driver.engine.take_together(cohort, bytes_max)
     assert rows is not None
-    driver.engine.part("b")
+    driver.engine.leave_cohort("b")
     assert driver.announced()[-1:] == ["b"]
     driver.publish("a3")
     assert driver.received("b") == ["c2"]
@@ -144,7 +144,7 @@ def test_kinds_take_apart(driver: ManualDriver) -> None:
     cohort = gathered(driver)
     driver.subscribe("conflation=100ms", session="d")
     driver.take("d")
-    other = driver.engine.gather("d", "other kind")
+    other = driver.engine.enter_cohort("d", "other kind")
     assert other is not None
     assert other is not cohort
     driver.publish("a1")
@@ -159,9 +159,9 @@ def test_one_that_has_had_more_waits_until_the_others_have(driver: ManualDriver)
     driver.publish("a1")
     driver.wait("100ms")
     assert driver.received("d") == ["a1"]
-    assert driver.engine.gather("d", "kind") is None
+    assert driver.engine.enter_cohort("d", "kind") is None
     assert rows_of(driver, cohort) == ["a1"]
-    assert driver.engine.gather("d", "kind") is cohort
+    assert driver.engine.enter_cohort("d", "kind") is cohort
 
 
 @pytest.mark.parametrize("options", ["conflation=100ms,receipt", "conflation=100ms,pace=key"])
@@ -172,12 +172,12 @@ def test_who_joins_while_something_is_held_has_a_flush_of_its_own(
     driver.publish("a1")
     driver.subscribe(options, session="b", command="sow_and_subscribe")
     driver.take("b")
-    assert driver.engine.gather("b", "kind") is None
+    assert driver.engine.enter_cohort("b", "kind") is None
     driver.publish("a2")
     driver.wait("200ms")
     assert rows_of(driver, cohort) == ["a2"]
     driver.take("b")
-    assert driver.engine.gather("b", "kind") is cohort
+    assert driver.engine.enter_cohort("b", "kind") is cohort
 
 
 def test_an_answer_that_is_too_large_and_cannot_be_cut_ends_the_cohort(
@@ -198,13 +198,13 @@ def test_a_session_is_unlike_others_while_it_has_something_of_its_own(
     engine = driver.engine
     driver.publish("a1")
     driver.subscribe("conflation=100ms", command="sow_and_subscribe")
-    assert engine.gather("s", "kind") is None, "a snapshot is on its way"
+    assert engine.enter_cohort("s", "kind") is None, "a snapshot is on its way"
     driver.take()
-    assert engine.gather("s", "kind") is not None
+    assert engine.enter_cohort("s", "kind") is not None
     driver.subscribe("conflation=100ms")
     driver.take()
-    assert engine.gather("s", "kind") is None, "it has two subscriptions"
+    assert engine.enter_cohort("s", "kind") is None, "it has two subscriptions"
     driver.subscribe("conflation=100ms,oof", session="t")
     driver.take("t")
-    assert engine.gather("t", "kind") is None, "it was not sent all keys that may be removed"
-    assert engine.gather("nobody", "kind") is None
+    assert engine.enter_cohort("t", "kind") is None, "it was not sent all keys that may be removed"
+    assert engine.enter_cohort("nobody", "kind") is None

@@ -183,7 +183,7 @@ def test_who_waits_for_the_same_is_counted_together() -> None:
         subscriber = driver.engine.session("early").subscribers.get((names["early"], "px"))
         assert subscriber is not None
         assert subscriber.lane is not None
-        assert sorted(len(members) for members in subscriber.lane.alike()) == [1, 2], options
+        assert sorted(len(members) for members in subscriber.lane.by_backlog()) == [1, 2], options
 
 
 def test_ends_and_resumes_are_counted_by_what_they_were() -> None:
@@ -228,7 +228,7 @@ def test_who_joined_in_the_midst_is_counted_as_if_alone() -> None:
     assert subscriber is not None
     lane = subscriber.lane
     assert lane is not None
-    groups = list(lane.alike())
+    groups = list(lane.by_backlog())
     for members in groups:
         assert len({lane.waiting(member) for member in members}) == 1
     assert 1 < len(groups) < len(names)

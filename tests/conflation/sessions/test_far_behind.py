@@ -202,7 +202,7 @@ def test_a_cohort_far_behind_has_its_rows_made_once(touched: Touched) -> None:
     for session in sessions:
         made.subscribe("conflation=1s,receipt", session=session)
     made.announcements()
-    cohorts = {made.engine.gather(session, "kind") for session in sessions}
+    cohorts = {made.engine.enter_cohort(session, "kind") for session in sessions}
     [cohort] = cohorts
     assert cohort is not None
     publish(made, 1)
@@ -247,7 +247,7 @@ def test_rows_that_were_sent_ahead_are_passed_over_piece_by_piece(
     made = driver()
     for session in sessions:
         made.subscribe("conflation=1s", session=session)
-    cohorts = {made.engine.gather(session, "kind") for session in sessions[1:]}
+    cohorts = {made.engine.enter_cohort(session, "kind") for session in sessions[1:]}
     looked: list[int] = []
     take = CatchUp.take
 

@@ -119,7 +119,7 @@ def steps_of(made: ManualDriver, calls: list[int]) -> list[int]:
 
 def test_a_topic_of_many_sessions_ends_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     made = crowded()
-    calls = counted(monkeypatch, SessionRegistry, "leave")
+    calls = counted(monkeypatch, SessionRegistry, "end_subscriber")
     made.engine.drop_topic("px")
     assert calls == [0]
     with pytest.raises(TopicUnknown):

@@ -28,10 +28,10 @@ def session(name: str) -> Session:
 def test_a_session_is_found_until_it_is_forgotten() -> None:
     there = roster()
     there.open(session("a"))
-    assert there.find("a").id == "a"
-    there.forget(there.find("a"))
+    assert there.get("a").id == "a"
+    there.forget(there.get("a"))
     with pytest.raises(SessionUnknown):
-        there.find("a")
+        there.get("a")
 
 
 def test_no_more_sessions_than_may_be() -> None:
@@ -50,7 +50,7 @@ def test_a_close_with_a_reason_owes_a_goodbye_and_one_without_forgets() -> None:
     there = roster()
     for name in "ab":
         there.open(session(name))
-    a, b = there.find("a"), there.find("b")
+    a, b = there.get("a"), there.get("b")
     there.close(a, CloseReason.SHUTDOWN)
     there.close(a, CloseReason.SHUTDOWN)
     there.close(b, None)

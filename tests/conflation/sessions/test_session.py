@@ -222,11 +222,11 @@ def test_a_session_with_rows_of_its_own_is_not_served_with_others() -> None:
     driver.publish("a1 b1")
     driver.subscribe("conflation=1s", command="sow_and_subscribe")
     session = driver.engine.session("s")
-    alike = [session.is_like_others]
+    alike = [session.may_join_cohort]
     driver.take_once(1)
-    alike.append(session.is_like_others)
+    alike.append(session.may_join_cohort)
     driver.take()
-    alike.append(session.is_like_others)
+    alike.append(session.may_join_cohort)
     assert alike == [False, False, True]
 
 
@@ -236,10 +236,10 @@ def test_a_session_that_is_owed_counts_is_not_served_with_others() -> None:
     driver.session(messages_max=3)
     driver.subscribe("conflation=none")
     session = driver.engine.session("s")
-    alike = [session.is_like_others]
+    alike = [session.may_join_cohort]
     driver.publish("a1 b1 a2 c1")
     driver.flush()
-    alike.append(session.is_like_others)
+    alike.append(session.may_join_cohort)
     driver.take()
-    alike.append(session.is_like_others)
+    alike.append(session.may_join_cohort)
     assert alike == [True, False, True]

@@ -305,7 +305,7 @@ class EngineLockstep:
                     self.take(session, PLENTY)
                 self.receive_events()
             if session.fast and session.name in self.sessions:
-                self.call("gather", session.name, "fast")
+                self.call("enter_cohort", session.name, "fast")
         for session, subscriber in self.all_subscribers():
             if session.fast or not session.ready:
                 assert not subscriber.script

@@ -93,7 +93,7 @@ async def test_a_session_is_tuned_while_it_runs() -> None:
             tuned = {"limits": {"messages": 1, "lower": 1}}
             assert (await running.http.patch(path, json=tuned)).status_code == 200
             engine = running.gateway.driver.engine
-            assert engine._registry.find(session).limits.messages_max == 1
+            assert engine.session(session).limits.messages_max == 1
 
 
 async def test_sessions_are_listed_by_id_page_by_page() -> None:
