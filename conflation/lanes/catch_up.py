@@ -22,11 +22,11 @@ class CatchUpRows(NamedTuple):
 class CatchUp:
     """The keys changed up to `position`, each once, in the order in which they had changed.
 
-    Each has the value that is newest when it is sent. Sorted by last change alone, a key that
-    never rests would never be reached on a line that is always full. `ahead` has the offsets
-    beyond `position` that were sent: the next catch-up leaves them out, as `earlier`. The next one
-    waits for a flush: rows taken late belong to the flush that they missed. One that `appends` is a
-    queue in publication order: a row that is replaced is left to the next catch-up.
+    Each has the value that is newest when it is sent. Ordering by last change alone would starve
+    keys that change constantly on a saturated connection. `ahead` has the offsets beyond `position`
+    that were sent; the next catch-up leaves them out, as `earlier`. The next catch-up begins with a
+    flush: rows that are taken late belong to the flush that was missed. One that `appends` is a
+    queue in publication order: a row that was replaced is left to the next catch-up.
     """
 
     rows: Sequence[Pair]
@@ -41,10 +41,10 @@ class CatchUp:
         """True if all of it is sent."""
         return self.sent == len(self.rows)
 
-    def take(self, board: Board, bytes_max: int, rows_max: int = ROWS_AT_ONCE) -> list[Frame]:
-        """Return the next rows of about `bytes_max` payload bytes, at least one if any is left.
+    def next_rows(self, board: Board, bytes_max: int, rows_max: int = ROWS_AT_ONCE) -> list[Frame]:
+        """Return the next rows, of about `bytes_max` payload bytes.
 
-        At most `rows_max` are looked at, so there may be none although rows are left.
+        At least one, unless all of the `rows_max` rows that it reads are left out.
         """
         piece: list[Frame] = []
         for board_key, row in self.rows[self.sent : self.sent + rows_max]:
@@ -52,17 +52,14 @@ class CatchUp:
                 self.sent += 1
                 continue
             newest = _newest(board, board_key, row)
-            # In publication order a replaced row would carry a later message at an earlier place:
-            # it is left to the next catch-up, where its place is.
+            # In publication order the newer value belongs to a later place, in the next catch-up.
             if newest is row or not self.appends:
                 bytes_max -= len(newest.payload)
-                # One row goes whatever its size: without it a catch-up behind a large row would
-                # never end.
+                # The first row is sent whatever its size, or a large row would never be sent.
                 if bytes_max < 0 and piece:
                     break
                 piece.append(newest)
-                # Its change lies beyond `position`, so the next catch-up would find the same row
-                # again.
+                # The newer value lies beyond `position`, so the next catch-up would send it again.
                 if newest is not row:
                     self.ahead[board_key] = newest.offset
             self.sent += 1
@@ -73,7 +70,7 @@ class CatchUp:
         return {board_key for board_key, row in self._left() if not row.removed}
 
     def copy(self) -> CatchUp:
-        """Return one that goes on from here by itself; the rows are shared."""
+        """Return a copy that moves separately; the rows are shared."""
         return replace(self, ahead=dict(self.ahead))
 
     def rest(self, board: Board) -> list[Pair]:
@@ -86,7 +83,7 @@ class CatchUp:
 
 
 def without(rows: Sequence[Pair], sent: Mapping[str, int]) -> Sequence[Pair]:
-    """Return the rows but those of which this offset was sent, by key."""
+    """Return the rows without those that were sent; `sent` has the offset of each by key."""
     if not sent:
         return rows
     if isinstance(rows, Pairs):
@@ -95,8 +92,8 @@ def without(rows: Sequence[Pair], sent: Mapping[str, int]) -> Sequence[Pair]:
 
 
 def _newest(board: Board, board_key: str, row: Frame) -> Frame:
-    """Return the value that has taken a row's place, or the row itself."""
-    # Where messages are exempt, one of them may lie between, and has to be sent as well.
+    """Return the value that has replaced a row, or the row itself."""
+    # An exempt message between the two would have to be sent as well.
     if row.removed or row.exempt or board.exempts:
         return row
     newest = board.row(board_key, row.offset)

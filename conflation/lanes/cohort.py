@@ -35,8 +35,8 @@ class Cohort:
     def admits(self, member: Member) -> bool:
         """Return True if a member of this kind has the same progress."""
         progress = self.progress
-        is_midway = progress.catch_up is not None or progress.unreported
-        return not is_midway and progress.position == member.position
+        is_catching_up = progress.catch_up is not None or progress.unreported
+        return not is_catching_up and progress.position == member.position
 
     def enter(self, member: Member) -> None:
         """Add a member: from here on it shares the cohort's progress."""
@@ -67,6 +67,6 @@ class Cohort:
         member = next(iter(self.members.values()))  # any: their progress is one object
         batch = self.lane.take(member, bytes_max)
         # All rows of an answer may be left out for these members; the next one may have some.
-        while batch is not None and not batch.frames and not member.is_midway:
+        while batch is not None and not batch.frames and not member.is_catching_up:
             batch = self.lane.take(member, bytes_max)
         return batch

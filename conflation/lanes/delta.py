@@ -14,10 +14,11 @@ from tidegate.keys import patch as patches
 
 
 class DeltaWriter:
-    """Makes the patches of one lane: key fields are always in, a longer one is not worth it.
+    """Makes the patches of one lane.
 
-    With `no_empties` a message that changes nothing is not sent; the next row of its key stands
-    for it as well. `unreported` has the receipts of such messages.
+    A patch has the key fields; a value is sent if that is as short. With `no_empties` a message
+    that changes nothing is not sent; the next row of its key stands for it as well. `unreported`
+    has the receipts of such messages.
     """
 
     def __init__(self, lane_id: LaneId) -> None:
@@ -34,7 +35,7 @@ class DeltaWriter:
         """Return the patch of one message, without key fields; None: its value must be sent."""
         if change.replaced is None:
             return None
-        # Of the selected fields alone, so that a change of hidden fields is an empty delta.
+        # Only of the selected fields: a change of other fields is an empty delta.
         return patches.diff(self.shown(change.replaced.payload), self.shown(change.frame.payload))
 
     def finished(self, patch: bytes | None, payload: bytes, record: bytes) -> bytes | None:
@@ -48,8 +49,8 @@ class DeltaWriter:
         complete = patches.with_fields(patch, record, self._key_paths)
         return complete if len(complete) < len(payload) else None
 
-    def give_unreported(self) -> dict[str, Receipt]:
-        """Hand over what the next rows would stand for beyond themselves, by key."""
+    def pop_unreported(self) -> dict[str, Receipt]:
+        """Remove and return the messages that the next row of each key would count, too."""
         unreported, self.unreported = self.unreported, {}
         return unreported
 
@@ -80,8 +81,8 @@ class DeltaWriter:
 class ChangeSuppression:
     """Suppresses entries without news, and keeps them until the key's next entry stands for them.
 
-    There are two kinds: a key that came and went, and, with `no_empties` (then `delta` is given),
-    a value equal to the one that was last sent.
+    An entry has no news if its key came and went. With `no_empties` (then `delta` is given) it has
+    none either if its value equals the one that was sent last.
     """
 
     def __init__(self, delta: DeltaWriter | None) -> None:
@@ -89,16 +90,16 @@ class ChangeSuppression:
         self._sent: dict[str, bytes] = {}
         self._unreported: dict[str, Sequence[PendingPart]] = {}
 
-    def note_base(self, change: Change) -> None:
-        """Note the value that was last sent of a key of which nothing is held yet."""
+    def record_base(self, change: Change) -> None:
+        """Record the value that was sent last of a key of which nothing is held yet."""
         if self._delta is not None and change.replaced is not None:
-            # The message that opens the entry has replaced it on the board, so this is the last
-            # chance to see it; later ones replace values that were never sent.
+            # Only the message that opens an entry replaces this value on the board; later ones
+            # replace values that were never sent.
             base = self._delta.shown(change.replaced.payload)
             self._sent.setdefault(change.board_key, base)
 
-    def take_unreported(self, board_key: str) -> Sequence[PendingPart]:
-        """Take out the parts that a key's next entry stands for."""
+    def pop_unreported(self, board_key: str) -> Sequence[PendingPart]:
+        """Remove and return the parts that a key's next entry stands for."""
         return self._unreported.pop(board_key, ())
 
     def kept(self) -> Iterator[PendingPart]:
@@ -128,12 +129,12 @@ class ChangeSuppression:
     def lets_pass(self, entry: Pending, payload_of: Callable[[PendingPart], bytes]) -> bool:
         """Return True if an entry that is due has a row for any member.
 
-        An entry without news has one only for members that joined while it was held: what they
-        have is the value at their join, and not the one that was last sent.
+        An entry without news has one only for members that joined while it was held: they have the
+        value at their join, and not the one that was sent last.
         """
-        # An entry before it in this very flush may have been suppressed.
+        # An earlier entry of this flush may have been suppressed.
         if not entry.sealed:
-            entry.stand_for(self.take_unreported(entry.board_key))
+            entry.stand_for(self.pop_unreported(entry.board_key))
         if self._has_news(entry, payload_of):
             return True
         # For the other members the messages wait for the key's next row.
@@ -142,9 +143,9 @@ class ChangeSuppression:
         return entry.was_joined
 
     def _has_news(self, entry: Pending, payload_of: Callable[[PendingPart], bytes]) -> bool:
-        """Return True if an entry is news to members that have got all before it; note its value.
+        """Return True if an entry is news to members that have everything before it.
 
-        A sealed entry always is.
+        Its value is recorded as sent. A sealed entry always is news.
         """
         part = entry.whole()
         assert part is not None
@@ -153,13 +154,12 @@ class ChangeSuppression:
         if self._delta is None:
             return True
         if part.gone is not None:
-            # Clients hold nothing of the key now, so any value is news, even one that equals the
-            # last.
+            # Clients hold nothing of the key now, so the next value is news even if it is equal.
             self._sent.pop(entry.board_key, None)
             return True
         payload = payload_of(part)
-        # Members that joined since the record left have not got it. And behind `flush_on` the base
-        # that was noted may be this very entry's value.
+        # Members that joined since the record left do not have it. And after `flush_on` the base
+        # may be the value of this entry itself.
         sent = None if part.is_new else self._sent.get(entry.board_key)
         patch = None if sent is None else patches.diff(sent, payload)
         if patch is not None and patches.is_empty(patch) and not entry.sealed:

@@ -16,12 +16,11 @@ from tidegate.conflation.subscription import LaneId
 class Flush:
     """The entries flushed after the position before, up to this one.
 
-    `group` is that of all parts of one large flush: no key is in two of them. What was flushed
-    later is put behind as another part (`is_mixed`), and the parts are then `joined` one by one:
-    the entries are those that are joined and behind them those of the parts, at every moment.
-    Joining changes entries that are joined already, and no entry of a part. A part may have
-    suppressed entries: `suppressed_since` is the lane's count of joins when the first of them was
-    opened, None if there are none.
+    `group` is the number of the large flush of which this is a part: no key is in two of its parts.
+    A later flush may be appended as more `parts` (`is_mixed`), which are then moved one by one into
+    `joined`. At every moment the entries are those in `joined`, followed by those of `parts`.
+    Joining changes entries in `joined`, and none in `parts`. `suppressed_since` is the lane's count
+    of joins when the first suppressed entry was opened, None without one.
     """
 
     position: int
@@ -32,13 +31,13 @@ class Flush:
     joined: PendingKeys | None = None
 
     def pieces(self) -> Iterator[list[Pending]]:
-        """Return the entries in the order in which they are put together; each piece by itself."""
+        """Yield the entries in pieces, in the order in which they are put together."""
         if self.joined is not None:
             yield self.joined.listed()
         yield from self.parts
 
-    def cut(self) -> list[list[Pending]]:
-        """Return the entries in pieces of what goes at once; a key is in one piece of a flush."""
+    def split(self) -> list[list[Pending]]:
+        """Return the entries in pieces that are joined at once; each key is in one piece."""
         if self.joined is None:
             return self.parts
         listed, pieces = self.joined.listed(), list[list[Pending]]()
@@ -55,7 +54,7 @@ class Flush:
 
     @property
     def is_joinable(self) -> bool:
-        """True if a part is there to be joined."""
+        """True if there is a part that may be joined."""
         return self.is_mixed and bool(self.parts) and self.suppressed_since is None
 
     def drop_suppressed(self) -> None:
@@ -68,9 +67,9 @@ class Flush:
 class Flushes:
     """Flushes that some member is behind.
 
-    There are as many as members stand at different positions: flushes between two of them are
-    joined, so a member that never comes back costs its keys, however long it is away. Joining costs
-    the entries of the newer flush, so each flush joins as many as it can bring, and no more.
+    There are as many as there are different positions of members: flushes between two positions are
+    joined. So a member that never reads again costs one entry for each key, however long it stays.
+    Joining takes time for each entry of the newer flush, so one flush joins a bounded number.
     """
 
     def __init__(self, lane_id: LaneId) -> None:
@@ -105,11 +104,11 @@ class Flushes:
         return (piece for flush in self._after(position) for piece in flush.pieces())
 
     def has_many(self, position: int) -> bool:
-        """Return True if more entries follow a position than are put together at once."""
+        """Return True if more entries follow a position than are put together in one step."""
         return sum(map(len, self._after(position))) > MADE_AT_ONCE
 
-    def cut(self, position: int) -> list[list[Pending]]:
-        """Return the entries after a position as they are now, in pieces."""
+    def copied_pieces(self, position: int) -> list[list[Pending]]:
+        """Return the entries after a position in pieces; later changes do not alter them."""
         pieces: list[list[Pending]] = []
         for flush in self._after(position):
             if flush.joined is not None:
@@ -118,14 +117,14 @@ class Flushes:
         return pieces
 
     def after(self, position: int, since_join: int) -> PendingKeys:
-        """Return everything after a position that began after a join, put together."""
+        """Return the entries after a position that began after a join, put together."""
         found = PendingKeys(self._lane_id)
         for piece in self._pieces(position):
             found.absorb(piece, since_join)
         return found
 
     def is_next(self, position: int, since_join: int) -> bool:
-        """Return True if one flush alone follows a position, and it held nothing at a join."""
+        """Return True if exactly one flush follows a position, all opened after a join."""
         newest = self._flushes[-1] if self._flushes else None
         if newest is None or newest.position != position + 1:
             return False
@@ -133,7 +132,7 @@ class Flushes:
         return all(entry.joins_at_open >= since_join for entry in entries)
 
     def drop_suppressed(self, members: Collection[Member]) -> None:
-        """Drop suppressed entries of flushes that no member needs a row of any more."""
+        """Drop suppressed entries of which no member will be sent a row."""
         for flush in self._flushes:
             since, position = flush.suppressed_since, flush.position
             if since is not None and not any(
@@ -142,7 +141,7 @@ class Flushes:
                 flush.drop_suppressed()
 
     def drop(self, positions: set[int]) -> None:
-        """Drop what all members have, and join neighbours with no member in between."""
+        """Drop what all members have, and join flushes between two positions of members."""
         oldest = min(positions, default=None)
         kept: list[Flush] = []
         for flush in self._flushes:
@@ -151,7 +150,7 @@ class Flushes:
             is_next = bool(kept) and kept[-1].position not in positions
             if is_next and _may_join(kept[-1], flush):
                 older = kept[-1]
-                older.parts += flush.cut()
+                older.parts += flush.split()
                 older.position = flush.position
                 older.is_mixed |= older.group != flush.group
                 older.group = flush.group
@@ -185,29 +184,29 @@ def _earlier(one: int | None, other: int | None) -> int | None:
 
 
 Groups = list[tuple[int, list[Pending]]]
-"""Entries that were let go together, with the number of the group."""
+"""Entries that were released together, with the number of the group."""
 
 
 def _joined_at_once() -> int:
-    # Beside the rows of a flush, which are made in the same call.
+    # The other half is for the rows of a flush, which are made in the same call.
     return max(1, MADE_AT_ONCE // 2)
 
 
 def _whole_keys(entries: Sequence[Pending], end: int) -> int:
-    """Return where a piece may end, so that entries of one key that follow stay together."""
+    """Return where a piece has to end so that successive entries of one key stay together."""
     while end < len(entries) and entries[end].board_key == entries[end - 1].board_key:
         end += 1
     return end
 
 
-def first_rows(groups: Groups) -> tuple[Groups, Groups]:
-    """Split groups of entries: those that are flushed now, and those that follow at once."""
+def split_groups(groups: Groups) -> tuple[Groups, Groups]:
+    """Split groups into the entries that one flush sends, and those of the next flush."""
     now: Groups = []
     later: Groups = []
     room = MADE_AT_ONCE
     for group, entries in groups:
         end = min(max(room, 0), len(entries))
-        # As their deltas are decided together.
+        # Whether a key's row is a delta depends on all entries of the key.
         end = _whole_keys(entries, end) if end else end
         now.append((group, entries[:end]))
         if end < len(entries):

@@ -21,23 +21,21 @@ class IntervalLane(Lane):
 
     def __init__(self, lane_id: LaneId, board: Board) -> None:
         super().__init__(lane_id, board, position=board.head)
-        # Of the flush that is due, by key: a row, and as it is shown; all rows, and how many of
-        # them have been prepared.
+        # Of the flush that is due: by key a row and its shown form; all rows; how many of them
+        # have been prepared.
         self._prepared: dict[str, tuple[Frame, Frame]] = {}
         self._to_prepare: Sequence[Pair] | None = None
         self._prepared_rows = 0
 
     @property
     def sees_every_message(self) -> bool:
-        # A publish costs its boards and no lane: only the first message arms the deadline.
-        return False
+        return False  # only the first message of an interval arms the deadline
 
     @property
-    def cuts(self) -> bool:
+    def sends_in_pieces(self) -> bool:
         return True
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
-        # The board holds what changed; only the first message of an idle lane is of interest.
         if self.deadline is None:
             self.deadline = now + self.id.interval_ns
 
@@ -46,7 +44,7 @@ class IntervalLane(Lane):
         if shown is None or self.board.has_many(self.position):
             return True
         if self._to_prepare is None:
-            # A cut: a key that changes meanwhile is shown anew by the flush, and there are few.
+            # As of now: the flush selects the fields of keys that change later, which are few.
             self._to_prepare = self.board.rows(self.position, oof=self.id.oof)
             self._prepared_rows = 0
         part = self._to_prepare[self._prepared_rows : self._prepared_rows + rows_max]
@@ -58,7 +56,7 @@ class IntervalLane(Lane):
         self.deadline = None
         since, self.position = self.position, self.board.head
         self.batch = None
-        # Of very many rows no batch is made: each cohort is sent them in pieces, as a slow one is.
+        # Very many rows are no batch: each cohort is sent them in pieces, as a slow one is.
         if not self.board.has_many(since):
             changed = self.board.rows(since, oof=self.id.oof)
             self.batch = Batch(map(self._row, changed), since, self.position, self.position)
@@ -74,15 +72,15 @@ class IntervalLane(Lane):
         member.position = self.board.head
 
     def ready(self, member: Member) -> bool:
-        # What was let go to this member alone, when it changed lanes, waits for no flush.
-        return member.is_midway or member.position < max(self.position, member.released)
+        # Rows that were released to this member alone, when it changed lanes, wait for no flush.
+        return member.is_catching_up or member.position < max(self.position, member.released)
 
     def has_sent(self, member: Member, row: Frame) -> bool:
-        """Return True if a member that came late has a row of a flush already."""
-        return member.cut < row.offset <= member.position and not member.is_midway
+        """Return True if a member that took late has a row of a flush already."""
+        return member.cut < row.offset <= member.position and not member.is_catching_up
 
     def in_step(self, member: Member, batch: Batch) -> bool:
-        # Within a catch-up the position is where that began, though rows after it were sent.
+        # During a catch-up the position is where it began, though rows after it were sent.
         return member.catch_up is None and batch.since == member.position
 
     def pending(self, member: Member) -> list[Pair]:
@@ -96,7 +94,7 @@ class IntervalLane(Lane):
         return list(rows) if shown is None else [(known, shown(row)) for known, row in rows]
 
     def _due(self, member: Member) -> list[Pair]:
-        """Return the rows that the member has not got, as they are on the board."""
+        """Return the rows that the member was not sent, as they are on the board."""
         going = member.catch_up
         rest = [] if going is None else going.rest(self.board)
         ahead = {} if going is None else {**going.ahead, **{known: it.offset for known, it in rest}}
@@ -105,7 +103,7 @@ class IntervalLane(Lane):
         return [(board_key, row) for board_key, row in rows if row.offset > member.cut]
 
     def waiting(self, member: Member) -> int:
-        # Asked for each subscription that ends: no row is made to be counted.
+        # This runs for each subscription that ends, so rows are counted without making them.
         going, board = member.catch_up, self.board
         since = max(member.position, member.cut)
         changed = board.count_since(since)
@@ -149,30 +147,30 @@ class IntervalLane(Lane):
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
         """Return a piece of a catch-up: all that has changed up to now, flushed or not.
 
-        A catch-up to the lane's position would leave out keys that changed since: one that never
-        rests would never be sent, and with `oof` a member past a change of which it was sent
-        nothing holds something else than its position says.
+        A catch-up to the lane's position would leave out keys that changed since. One that changes
+        constantly would never be sent. And with `oof` a member that skipped a change would hold
+        something else than its position says.
         """
         going = member.catch_up
         if going is None or going.is_over:
             earlier = {} if going is None else going.ahead
             missed = self.board.rows(member.position, oof=self.id.oof)
-            if len(missed) <= ROWS_AT_ONCE:  # else piece by piece, as very many take long
+            if len(missed) <= ROWS_AT_ONCE:  # else `next_rows` leaves them out, piece by piece
                 missed, earlier = without(missed, earlier), {}
             going = CatchUp(missed, self.board.head, self.id.queues, earlier=earlier)
             member.catch_up = going
         rows_max = ROWS_AT_ONCE if self._shown is None else MADE_AT_ONCE
-        piece = all_shown(self._shown, going.take(self.board, bytes_max, rows_max))
-        # While rows are left, no id may say that they were seen.
+        piece = all_shown(self._shown, going.next_rows(self.board, bytes_max, rows_max))
+        # While rows are left, no event may have an id that includes them.
         has_drained = going.is_over and not (going.appends and self.board.head > going.position)
         low_water = max(going.position, member.cut) if has_drained else None
         batch = Batch(piece, member.position, going.position, low_water, has_more=not has_drained)
         if going.is_over and not going.ahead:
             member.catch_up = None
-        return batch if member.knows(batch.frames) else self._own_terms(member, batch)
+        return batch if member.accepts_shared(batch.frames) else self._personalized(member, batch)
 
     def _row(self, changed: Pair) -> Frame:
-        """Return a row of a flush as it is shown."""
+        """Return a row of a flush in its shown form."""
         board_key, row = changed
         if self._shown is None:
             return row

@@ -34,7 +34,7 @@ COMBINING_COST = 30
 
 
 class HeldRow(NamedTuple):
-    """A row that a lane holds of a key, for people who look at it.
+    """A row that a lane holds of a key, as `explain` and traces show it.
 
     `first_offset` and `offset` are those of the first message and the newest, `messages` is their
     number if the lane counts them, `due` is when they go.
@@ -50,7 +50,7 @@ class HeldRow(NamedTuple):
 
 
 class Undelivered(NamedTuple):
-    """What a member that has left has not got: its rows, and messages that none of them reports.
+    """What a member that leaves has not been sent: rows, and messages that no row reports.
 
     `counted` counts the values among the rows; None if only making them can tell.
     """
@@ -89,17 +89,17 @@ class Lane(ABC):
         return True
 
     @property
-    def cuts(self) -> bool:
-        """True if a member that cannot take an answer whole gets one of its own, in pieces."""
+    def sends_in_pieces(self) -> bool:
+        """True if the lane itself splits an answer that is too large for one take."""
         return False
 
     @abstractmethod
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
-        """Take note of changes of the board: hold what members ask for, arm the deadline."""
+        """Hold what members are to be sent of these changes of the board; arm the deadline."""
 
     @abstractmethod
     def flush(self, now: Instant) -> bool:
-        """Let what is due go; False if nothing was."""
+        """Flush what is due; return False if nothing is."""
 
     def flushed(self, since: int) -> Sequence[Frame]:
         """Return the rows of the last flush, which began at this position."""
@@ -107,7 +107,7 @@ class Lane(ABC):
         return () if self.batch is None else self.batch.frames
 
     def prepare(self, rows_max: int) -> bool:
-        """Do a part of the work of the flush that is due; True once the flush costs a step."""
+        """Do a part of the work of the due flush; return True once the rest fits in one step."""
         del rows_max
         return True
 
@@ -117,11 +117,11 @@ class Lane(ABC):
 
     @abstractmethod
     def pending(self, member: Member) -> list[Pair]:
-        """Return all that the member has not got, held rows included, oldest first."""
+        """Return all that the member was not sent yet, held rows included, oldest first."""
 
     @abstractmethod
     def held(self, board_key: str | None = None) -> list[HeldRow]:
-        """Return what is held, of one key or of all; looking changes nothing."""
+        """Return what is held, of one key or of all; this changes nothing."""
 
     def unreported(self, member: Member) -> list[tuple[str, Unreported]]:
         """Return, by row key, messages that no row reports unless their key comes again.
@@ -131,7 +131,7 @@ class Lane(ABC):
         return []
 
     def undelivered(self, member: Member) -> Undelivered:
-        """Return what a member that leaves now has not got, made in steps."""
+        """Return what a member that leaves now was not sent, made in steps."""
         return self._left(self.pending(member), self.unreported(member))
 
     def _left(
@@ -140,7 +140,7 @@ class Lane(ABC):
         unreported: list[tuple[str, Unreported]],
         shown: Callable[[Sequence[Pair]], list[Pair]] | None = None,
     ) -> Undelivered:
-        """Return these rows, or what `shown` makes of them."""
+        """Return these rows as an `Undelivered`; `shown` selects their fields in steps."""
 
         def steps() -> Steps[tuple[list[Pair], list[tuple[str, Unreported]]]]:
             left = [*rows] if shown is None else (yield from in_steps(rows, shown))
@@ -177,10 +177,10 @@ class Lane(ABC):
         """Group members that have the same backlog, so that it is counted once for each group."""
 
     def on(self, board: Board) -> Self:
-        """Return the lane with its members on another board, to be asked what it would answer."""
+        """Return a view of the lane and its members on another board, such as a preview."""
         if board is self.board:
             return self
-        # Shallow: a derived board's preview is asked, and nothing of the lane changes by that.
+        # A shallow copy is enough to be read.
         twin = copy.copy(self)
         twin.board = board
         return twin
@@ -191,11 +191,14 @@ class Lane(ABC):
         return len(rows), sum(map(sent_bytes, rows))
 
     def unconflated(self, member: Member) -> Sequence[Frame]:
-        """Return the messages of a member's queue that `give_up` has not put together yet."""
+        """Return the messages of a member's queue that `conflate_queue` has not conflated yet."""
         return ()
 
-    def give_up(self, member: Member, rules: LaneId, through: int | None = None) -> None:
-        """Conflate a member's queue by its topic's rules; only a list of messages has one to."""
+    def conflate_queue(self, member: Member, rules: LaneId, through: int | None = None) -> None:
+        """Conflate a member's queue by its topic's rules, all of it or up to an offset.
+
+        Only a lane of every message has queues that it may conflate.
+        """
         del member, rules, through
 
     def has_sent(self, member: Member, row: Frame) -> bool:
@@ -205,27 +208,29 @@ class Lane(ABC):
     def take(self, member: Member, bytes_max: int) -> Batch | None:
         """Return what the member gets next: the shared batch if it is in step, else its own.
 
-        The caller sends an answer larger than `bytes_max` in pieces, unless the lane `cuts` it:
-        rows that change meanwhile are then sent with their newest values.
+        The caller splits an answer larger than `bytes_max`, unless the lane `sends_in_pieces`: it
+        then sends rows that change meanwhile with their newest values.
         """
         if not self.ready(member):
             return None
         shared = self.batch
-        # A lane that cuts sends rows as they are when each piece goes. A large flush taken whole
-        # would fill a slow line with values that are old when they arrive.
-        fits = shared is not None and (not self.cuts or shared.payload_bytes <= bytes_max)
-        # The shared batch is encoded once for all; a batch of its own costs an encoding.
+        # A large flush taken whole would fill a slow connection with values that are old when they
+        # arrive.
+        is_whole = not self.sends_in_pieces
+        fits = shared is not None and (is_whole or shared.payload_bytes <= bytes_max)
+        # The shared batch is encoded once for all members, other batches for one member.
         if shared is not None and fits and self.in_step(member, shared):
-            batch = shared if member.knows(shared.frames) else self._own_terms(member, shared)
+            is_for_all = member.accepts_shared(shared.frames)
+            batch = shared if is_for_all else self._personalized(member, shared)
         else:
             batch = self._own_answer(member, bytes_max)
         member.position = batch.position
         member.delivered += batch.messages()
-        # Noted last: the terms of these rows depend on what the member had before them.
-        member.note(batch.frames)
+        # Last: the rows above depend on what the member was sent before them.
+        member.record_sent(batch.frames)
         return batch
 
-    def answer(self, members: Collection[Member]) -> CatchUpRows | None:
+    def begin_catch_up(self, members: Collection[Member]) -> CatchUpRows | None:
         """Move members with equal progress to the lane's position; return their rows as a build.
 
         None, and nothing is moved, if the rows are so few that `take` returns them at once.
@@ -238,14 +243,14 @@ class Lane(ABC):
         # A row that was released to this member alone is not part of the next flush.
         return member.is_plain and member.catch_up is None and member.released <= member.position
 
-    def _own_terms(self, member: Member, batch: Batch) -> Batch:
-        rows = member.as_known(batch.frames)
+    def _personalized(self, member: Member, batch: Batch) -> Batch:
+        rows = member.personalize(batch.frames)
         has_more = batch.has_more
         return Batch(rows, batch.since, batch.position, batch.low_water, has_more=has_more)
 
     @abstractmethod
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
-        """Return the rows that a member is behind, oldest first, without what the lane holds."""
+        """Return the rows that a member is behind, oldest first, without the held ones."""
 
 
 def grouped(

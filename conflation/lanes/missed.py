@@ -28,10 +28,10 @@ class MissedRows:
 
     Attributes:
         rules: the lane's rules.
-        members: the rows are made in the terms of the first, which are those of all.
-        pieces: the entries, as a cut: what is flushed or joined later is not among them.
+        members: the rows are made for the first one, and are equal for all.
+        pieces: the entries as of the cut: what is flushed or joined later is not among them.
         make: returns the rows of some of the entries that were put together.
-        unseen: returns the messages of keys that came and went among some of them.
+        unseen: returns the messages of keys that came and went among some entries.
     """
 
     rules: LaneId
@@ -39,7 +39,7 @@ class MissedRows:
     pieces: Sequence[list[Pending]]
     make: Callable[[PendingKeys, Sequence[Pending]], list[Pair]]
     unseen: Callable[[Iterable[Pending]], Unseen]
-    _joins: int = field(init=False)  # of its lane: a member may be in another one by now
+    _joins: int = field(init=False)  # in this lane: a member may be in another one by now
     _values: int | None = None
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class MissedRows:
         return RowBuild(self._all(keys), keys, self.count)
 
     def count(self) -> int | None:
-        """Count the values among the rows; None if only making them can tell."""
+        """Count the values among the rows; None if they have to be made to be counted."""
         if self._values is not None:
             return self._values
         return rows_counted(chain.from_iterable(self.pieces), self.rules, self._joins)
@@ -60,7 +60,7 @@ class MissedRows:
         """Return the rows, and fill in `keys`."""
         first, spec = self.members[0], self.rules.feed.key_spec
         rows = yield from self.rows()
-        for member in self.members[1:]:  # nothing else can differ from what all of them had
+        for member in self.members[1:]:  # making the rows changed nothing else of the first
             member.unreported = None if first.unreported is None else dict(first.unreported)
         keys += [f"{spec} {row.key}" for row in rows]
         self._made(sum(not row.removed for row in rows))
@@ -70,27 +70,30 @@ class MissedRows:
         """Return the rows in the order of sending."""
         member = self.members[0]
         together, listed, unseen = yield from self._put_together()
-        # They are older than any row of their key, so that row can stand for them.
+        # These messages are older than any row of their key, so it can stand for them.
         for row_key, unreported in unseen:
-            member.miss(row_key, unreported)
+            member.add_unreported(row_key, unreported)
 
         def rows_of(piece: Sequence[Pending]) -> list[Frame]:
             rows = [row for _, row in self.make(together, piece)]
-            known = rows if member.knows(rows) else member.as_known(rows)
-            member.note(known)
+            known = rows if member.accepts_shared(rows) else member.personalize(rows)
+            member.record_sent(known)
             return known
 
         return (yield from in_steps(listed, rows_of))
 
     def left(self, empty: Unseen) -> Steps[tuple[list[Pair], Unseen]]:
-        """Return the rows of a member that leaves, as they are, and what none of them reports."""
+        """Return the rows of a member that leaves, and the messages that none of them reports.
+
+        The rows are in their shared form.
+        """
         together, listed, unseen = yield from self._put_together()
         pairs = yield from in_steps(listed, partial(self.make, together))
         self._made(sum(not row.removed for _, row in pairs))
         return pairs, [*empty, *unseen]
 
     def _put_together(self) -> Steps[tuple[PendingKeys, list[Pending], Unseen]]:
-        """Put entries together; return them in the order of sending, and what no row reports."""
+        """Put the entries together; return them in order of sending, and what no row reports."""
         together, joins = PendingKeys(self.rules), self._joins
         are_many = sum(map(len, self.pieces)) > items_at_once()
         for flush in self.pieces:
@@ -109,24 +112,24 @@ class MissedRows:
         return together, listed, unseen
 
     def _made(self, values: int) -> None:
-        """Note how many values the rows have; their entries are not needed any more."""
+        """Record the number of values, and free the entries."""
         self._values, self.pieces = values, ()
 
 
 def rows_counted(entries: Iterable[Pending], rules: LaneId, joins: int) -> int | None:
-    """Count the rows that entries become for a member that joined then; None: not known yet."""
-    # Asked for each subscription that ends: mostly a key has one row, and none has to be made.
+    """Count the rows of entries for a member that joined at `joins`; None if they must be made."""
+    # This runs for each subscription that ends: mostly a key has one row, which need not be made.
     keys: set[str] = set()
     count = 0
     for entry in entries:
         newest = entry.newest
-        oldest = entry.older[0] if entry.older else newest  # its property is a call for each
+        oldest = entry.older[0] if entry.older else newest  # `entry.oldest` would be a call
         is_apart = entry.sealed or entry.suppressed or newest.gone is not None
         if is_apart or oldest.joins < joins:
             return None
         keys.add(entry.board_key)
         count += 1
-    # A merger may decline, and so may lists that have grown too long.
+    # Two entries stay apart if a merger declines, or if their lists are too long.
     may_part = rules.match is not None or (
         rules.merge is not None and not is_always_joined(rules.merge)
     )

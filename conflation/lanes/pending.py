@@ -22,12 +22,12 @@ from tidegate.keys.spec import KeyOf, KeySpec, conflation_key
 from tidegate.keys.text.duration import Instant
 
 HELD_KEYS_MAX = 100_000
-"""Keys that are held at once; one more lets them go, so that an interval of a day has a bound."""
+"""Keys that are held at once; one more flushes them, so that an interval of a day has a bound."""
 
 
-# No object that the garbage collector visits, and neither is its part: a hundred thousand keys that
-# are held would cost each full collection a quarter of a second, in which nobody is served. So the
-# newest part, mostly the only one, stands by itself, and not in a list.
+# Neither an entry nor a part is visited by the garbage collector: with a hundred thousand held keys
+# each full collection would block the event loop for a quarter of a second. That is why the newest
+# part, which is mostly the only one, is not in a list.
 class Pending(msgspec.Struct, eq=False, gc=False):
     """A place in a lane's queue: parts of one key, due together.
 
@@ -36,9 +36,9 @@ class Pending(msgspec.Struct, eq=False, gc=False):
     conflated with anything. `send_order` is its place in the queue: the offset of its newest
     message, or with `placement=replace` of its first. `first_offset` is the offset of its first
     message, `joins_at_open` the lane's count of joins then. `match` is the value of the fields
-    that decide which messages of a key may conflate. `suppressed`: it has no news, so
-    that only members that joined while it was held are sent something. `is_retraction`: it began
-    with a removal, which has an entry of its own only where several rows go before it.
+    that decide which messages of a key may conflate. `suppressed`: it has no news, so only members
+    that joined while it was held are sent a row of it. `is_retraction`: it began with a removal,
+    which has an entry of its own only if several rows of the key precede it.
     """
 
     board_key: str
@@ -77,18 +77,21 @@ class Pending(msgspec.Struct, eq=False, gc=False):
         return self.newest.joins > self.joins_at_open
 
     def unreported_parts(self) -> Sequence[PendingPart]:
-        """Return its parts for members older than it; those that joined since get a row now."""
+        """Return the parts that the key's next entry stands for; those since its opening as one.
+
+        Members that joined since its opening get a row now, so they need no separate part.
+        """
         older = [part for part in self.parts if part.joins < self.joins_at_open]
         own = self.whole(self.joins_at_open)
         assert own is not None
         return (*older, own)
 
     def stand_for(self, unreported: Sequence[PendingPart]) -> None:
-        """Put parts before its own of which no row was sent."""
+        """Put parts of which no row was sent before its own parts."""
         if not unreported:
             return
         own = self.oldest
-        # A key that came and went in them was not there before: only now it is known to be new.
+        # A key that came and went in these parts is as new as the entry itself is.
         older = [part.as_unreported(is_new=own.is_new) for part in unreported]
         # Parts of one join become one; others stay apart for members that joined between them.
         together = older[-1].then(own) if older[-1].joins == self.joins_at_open else None
@@ -108,7 +111,7 @@ class Pending(msgspec.Struct, eq=False, gc=False):
 
 
 copy_entry = methodcaller("__copy__")
-"""Copies an entry, to be read while the lane goes on with the original; its parts are shared."""
+"""Copies an entry, to be read while the lane changes the original; its parts are shared."""
 
 
 class PendingKeys:
@@ -137,7 +140,7 @@ class PendingKeys:
         return chain.from_iterable(map(self.of_key, self._entries))
 
     def listed(self) -> list[Pending]:
-        """Return every entry as a list of its own."""
+        """Return every entry as a new list."""
         return list(self.all())
 
     def __len__(self) -> int:
@@ -150,7 +153,7 @@ class PendingKeys:
         return () if first is None else (first, *self._others.get(board_key, ()))
 
     def is_full(self, board_key: str, part: PendingPart) -> bool:
-        """Return True if one more message is too much: for a row of its key, or as another key."""
+        """Return True if a message would exceed a bound: of its key's lists, or on the keys."""
         entries = self.of_key(board_key)
         if not entries:
             return len(self._entries) >= HELD_KEYS_MAX
@@ -161,7 +164,7 @@ class PendingKeys:
         return next(self.all(), None)
 
     def elder(self, entry: Pending, *, same_key: bool) -> Pending | None:
-        """Return the entry whose due time a new one shares; None if it has its own."""
+        """Return the older entry whose due time a new one shares; None if there is none."""
         found = self._entries[entry.board_key] if same_key else self.first()
         return None if found is entry else found
 
@@ -180,7 +183,7 @@ class PendingKeys:
         entries = self.of_key(board_key)
         has_left = part.gone is not None or part.is_back
         if has_left and entries and (len(entries) > 1 or entries[0].sealed):
-            return None  # rows that go before it have to be taken back by a row of its own
+            return None  # several rows go before the removal, so it has to be a row, too
         if sealed:
             return None
         # The newest first: it is the nearest in publication order of those that would accept the
@@ -263,8 +266,8 @@ class PendingKeys:
             touched.add(joined)
         apart |= touched
 
-    def take(self, entry: Pending) -> bool:
-        """Take one entry out; False if it is not here any more."""
+    def remove(self, entry: Pending) -> bool:
+        """Remove an entry; return False if it was removed before."""
         if not entry.is_held:
             return False
         entry.is_held = False
@@ -278,8 +281,8 @@ class PendingKeys:
             self._others[entry.board_key] = rest[1:]
         return True
 
-    def take_all(self) -> list[Pending]:
-        """Take every entry out."""
+    def pop_all(self) -> list[Pending]:
+        """Remove and return all entries."""
         entries = list(self.all())
         # Other structures, such as a heap of due times, may still refer to an entry.
         for entry in entries:

@@ -14,7 +14,7 @@ from tidegate.conflation.frame import MADE_AT_ONCE, Batch, Frame, Receipt, Tombs
 from tidegate.conflation.lanes.accumulate import Merges, Unreported, accumulator_of
 from tidegate.conflation.lanes.catch_up import CatchUpRows
 from tidegate.conflation.lanes.delta import ChangeSuppression, DeltaWriter
-from tidegate.conflation.lanes.flushes import Flushes, first_rows
+from tidegate.conflation.lanes.flushes import Flushes, split_groups
 from tidegate.conflation.lanes.lane import COMBINING_COST, HeldRow, Lane, Undelivered, grouped
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.missed import MissedRows, in_send_order, rows_counted
@@ -26,15 +26,15 @@ from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
 TICK_NS_MAX = 50 * MILLISECOND
-"""With `pace=key`, keys due within a tick leave together: one write in place of many."""
+"""With `pace=key`, keys that are due within a tick are sent together, in one write."""
 
 
 class StatefulLane(Lane):
-    """Keeps what a board does not know: receipts, deltas, reducers, exemptions, a key's own time.
+    """Keeps what a board does not: receipts, deltas, reducers, exemptions, due times of keys.
 
-    Held messages are pending entries. A flush takes those that are due; a member that is behind
+    Held messages are pending entries. A flush sends those that are due; a member that is behind
     gets the flushes that it missed, put together. Positions count flushes: with `pace=key` keys
-    leave publication order, so an offset cannot say what was sent.
+    are not sent in publication order, so an offset cannot say what was sent.
     """
 
     counts_offsets = False
@@ -43,7 +43,7 @@ class StatefulLane(Lane):
         super().__init__(lane_id, board, position=0)
         # CONTRACT 5.1: a twentieth of the interval, at most 50 ms.
         self._tick_ns = max(1, min(lane_id.interval_ns // 20, TICK_NS_MAX))
-        # A conflated queue is merged for each member, so its merges repeat; an interval's do not.
+        # A queue that is always conflated is merged for each member, so equal merges repeat.
         self._merges = Merges.of(lane_id.merge) if lane_id.always else None
         self._accumulate = accumulator_of(lane_id.merge, self._merges)
         self._delta = DeltaWriter(lane_id) if lane_id.delta else None
@@ -54,11 +54,11 @@ class StatefulLane(Lane):
         self._since: Instant | None = None  # when the first deferred message came
         self._heap: list[tuple[Instant, int, Pending]] = []
         self._armed = 0  # entries ever put into the heap; breaks ties there
-        # What has been let go and is not flushed yet, with the number of the group.
+        # Entries that were released and are not flushed yet, with the number of the group.
         self._released: list[tuple[int, list[Pending]]] = []
         self._groups = 0
         self._group = 0
-        self._is_midway = False  # the last part of a large flush has not gone yet
+        self._has_more_parts = False  # the last part of a large flush is not flushed yet
         self._flushes = Flushes(lane_id)
         self._last_flush: dict[str, Instant] = {}
         self._batch_joins = self._batch_low = self._sent_through = 0
@@ -74,13 +74,13 @@ class StatefulLane(Lane):
         for change in changes:
             frame = change.frame
             if isinstance(frame, Tombstone):
-                # Without `oof` no removal is sent; what is held of the key is sent all the same.
+                # Without `oof` no removal is sent, but what is held of the key still is.
                 if self.id.oof:
                     self._hold(
                         PendingPart(self._joins, frame, None, is_new=False, gone=frame), change, now
                     )
                 continue
-            # Before the message is held: it flushes what came before it, and waits itself.
+            # Before the message is held: it flushes earlier messages, and is held itself.
             if self._flush_on is not None and self._flush_on(frame.payload, frame.key):
                 self._release()
             part = PendingPart(
@@ -95,40 +95,38 @@ class StatefulLane(Lane):
         self._arm(now)
 
     def flush(self, now: Instant) -> bool:
-        if not self._is_midway:
+        if not self._has_more_parts:
             self._group = self._next_group()
         due = self._group, self._due(now)
-        groups, self._released = first_rows([*self._released, due])
+        groups, self._released = split_groups([*self._released, due])
         self.examined = sum(len(entries) for _, entries in groups)
         since, rows, joins = self.position, list[Frame](), [self._joins]
-        # What `flush_on` let go is a flush of its own: a key may be in it and in the next.
+        # What `flush_on` has released is a separate flush: a key may be in it and in the next.
         for group, entries in groups:
             entries.sort(key=in_send_order)
             sending = [
                 entry for entry in entries if self._suppression.lets_pass(entry, self._payload)
             ]
-            if self.id.leading:  # only there a new entry asks when its key was last sent
+            if self.id.leading:  # `_due_of` needs it only there
                 self._note_flushed(sending, now)
             if sending:
-                # Only a flush with rows counts: a position that moved without any would wake every
-                # member.
+                # Only a flush with rows counts: another position would wake every member.
                 self.position += 1
                 rows += self._rows(sending, entries)
                 newest = max(entry.newest.frame.offset for entry in sending)
                 self._sent_through = max(self._sent_through, newest)
-                # A member that joined after an entry began has its first messages in the snapshot
-                # already, so the shared row is not its row.
+                # A member that joined after an entry was opened has its first messages in its
+                # snapshot, so the shared row would count them twice.
                 joins += [entry.oldest.joins for entry in sending]
                 self._flushes.add(self.position, sending, group)
         self._batch_joins = min(joins)
         self._arm(now)
         self._batch_low = self.low_water()
-        self._is_midway = self.deadline is not None and self.deadline <= now
-        low_water = self._placed(self._batch_low)
-        self.batch = Batch(rows, since, self.position, low_water, has_more=self._is_midway)
+        self._has_more_parts = self.deadline is not None and self.deadline <= now
+        low_water = self._resumable_id(self._batch_low)
+        self.batch = Batch(rows, since, self.position, low_water, has_more=self._has_more_parts)
         self._flushes.drop_suppressed(self.members.values())
-        # Members that took the flush before are served by the batch; only those further back need
-        # it kept.
+        # The batch serves members that took the flush before; only those further back need entries.
         self._flushes.drop({member.position for member in self.members.values()})
         if self._merges is not None:
             self._merges.forget()
@@ -139,29 +137,32 @@ class StatefulLane(Lane):
         member.position, member.joins = self.position, self._joins
 
     def in_step(self, member: Member, batch: Batch) -> bool:
-        """Return True once nothing is held that a member joined with: no row twice, no id back."""
+        """Return True once nothing from before the member's join was held at the flush.
+
+        Otherwise it would be sent a row twice, or an id from before its join.
+        """
         fresh = self._batch_low >= member.cut
         started = self._batch_joins >= member.joins
         return fresh and started and batch.since == member.position
 
     def may_join_cohort(self, member: Member) -> bool:
-        # What is held from before its join goes to the others alone, and so do the messages that
-        # the next row of a key will stand for.
+        # What is held from before its join is sent only to the others, and so is the count of
+        # suppressed messages.
         is_fresh = self.low_water() >= member.cut and self._suppression.is_empty
         return is_fresh and super().may_join_cohort(member)
 
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
         rows = finished(self._missed([member]).rows())
-        low_water = self._placed(max(self.low_water(), member.cut))
-        return Batch(rows, member.position, self.position, low_water, has_more=self._is_midway)
+        low_water = self._resumable_id(max(self.low_water(), member.cut))
+        return Batch(rows, member.position, self.position, low_water, has_more=self._has_more_parts)
 
-    def answer(self, members: Collection[Member]) -> CatchUpRows | None:
+    def begin_catch_up(self, members: Collection[Member]) -> CatchUpRows | None:
         first = next(iter(members))
-        # What a queue may hold is bounded by its session's limits, which count its rows.
+        # The rows of a queue are bounded by its session's limits.
         is_behind = first.position < self.position and not self.id.queues
         if not (is_behind and self._flushes.has_many(first.position)):
             return None
-        low_water = self._placed(max(self.low_water(), first.cut))
+        low_water = self._resumable_id(max(self.low_water(), first.cut))
         build = self._missed(list(members)).build()
         for member in members:
             member.position = self.position
@@ -171,20 +172,20 @@ class StatefulLane(Lane):
         """Return the rows that members with equal progress are behind; the cut is taken now."""
         first = members[0]
         make = partial(self._rows_in, has_base=self._has_base(first))
-        pieces = self._flushes.cut(first.position)
+        pieces = self._flushes.copied_pieces(first.position)
         return MissedRows(self.id, members, pieces, make, self._unseen)
 
     def _has_base(self, member: Member) -> bool:
-        """Return True if a member holds the base of deltas, though its receipts are its own."""
+        """Return True if a member that needs its own rows still holds the base of deltas."""
         is_fresh = self._batch_low >= member.cut
         return is_fresh and self._flushes.is_next(member.position, member.joins)
 
     def pending(self, member: Member) -> list[Pair]:
-        return self._answer_rows(self._ahead(member))
+        return self._answer_rows(self._missing(member))
 
     def waiting(self, member: Member) -> int:
         flushes = self._flushes.entries_after(member.position)
-        entries = chain(flushes, self._let_go(), self._held.all())
+        entries = chain(flushes, self._released_entries(), self._held.all())
         counted = rows_counted(entries, self.id, member.joins)
         return super().waiting(member) if counted is None else counted
 
@@ -192,15 +193,15 @@ class StatefulLane(Lane):
         kept = (part for part in self._suppression.kept() if part.joins >= member.joins)
         found = [(part.frame.key, part.unreported(self.id)) for part in kept]
         if not self.id.oof:
-            return found  # no key is held as gone
-        return [*found, *self._unseen(self._ahead(member).all())]
+            return found  # removals are not held
+        return [*found, *self._unseen(self._missing(member).all())]
 
     def undelivered(self, member: Member) -> Undelivered:
         kept = (part for part in self._suppression.kept() if part.joins >= member.joins)
         empty = [(part.frame.key, part.unreported(self.id)) for part in kept if part.gone is None]
-        # What came and went is between what was flushed of its key and what is held.
-        unseen, flushed = self._suppression.unseen(), self._flushes.cut(member.position)
-        # Copies, as the lane goes on with its entries.
+        # Keys that came and went belong between what was flushed of them and what is held.
+        unseen, flushed = self._suppression.unseen(), self._flushes.copied_pieces(member.position)
+        # Copies, as the lane changes its entries.
         held = [list(map(copy_entry, piece)) for piece in (unseen, *self._unflushed())]
         cut = [*flushed, *held]
         missed = MissedRows(self.id, [member], cut, self._rows_in, self._unseen)
@@ -210,8 +211,8 @@ class StatefulLane(Lane):
         yield from (group for _, group in self._released)
         yield self._held.all()
 
-    def _ahead(self, member: Member) -> PendingKeys:
-        """Return all that the member has not got."""
+    def _missing(self, member: Member) -> PendingKeys:
+        """Return all entries that the member was not sent."""
         entries = self._flushes.after(member.position, member.joins)
         for flush in self._unflushed():
             entries.absorb(flush, member.joins)
@@ -227,7 +228,7 @@ class StatefulLane(Lane):
         if len(self.members) == 1:
             return [list(self.members.values())]
         # Members that joined between the same two parts of all entries get equal rows of them.
-        entries = [*self._held.all(), *self._let_go(), *self._flushes.all()]
+        entries = [*self._held.all(), *self._released_entries(), *self._flushes.all()]
         joins = sorted({part.joins for entry in entries for part in entry.parts})
         is_plain = not any(entry.suppressed for entry in entries)
 
@@ -243,13 +244,12 @@ class StatefulLane(Lane):
         return [self._held_in(entry) for entry in entries]
 
     def needs_board_since(self) -> int | None:
-        # Entries hold their frames themselves, tombstones included.
-        return None
+        return None  # entries have their frames, tombstones included
 
-    def _placed(self, low_water: int) -> int | None:
-        """Return the id that a batch carries; None if a resume there would combine twice.
+    def _resumable_id(self, low_water: int) -> int | None:
+        """Return the id of a batch; None if a resume from there would combine messages twice.
 
-        Of what was combined and sent, a part may lie after this place, and would come again.
+        A part of what was combined and sent may lie after this offset, and would be sent again.
         """
         is_apart = self._accumulate is not None and low_water < self._sent_through
         return None if is_apart else low_water
@@ -278,10 +278,10 @@ class StatefulLane(Lane):
         if self._held.merge(change.board_key, part, sealed=sealed) is not None:
             return
         if not self._held.of_key(change.board_key):
-            self._suppression.note_base(change)
+            self._suppression.record_base(change)
         entry = self._held.open(change.board_key, part, sealed=sealed)
-        if not sealed and not self._released:  # else an entry before it may have more to add
-            entry.stand_for(self._suppression.take_unreported(change.board_key))
+        if not sealed and not self._released:  # else a released entry may be suppressed first
+            entry.stand_for(self._suppression.pop_unreported(change.board_key))
         entry.due = self._due_of(entry, now)
         if self.id.pace == "key":
             heappush(self._heap, (entry.due, self._armed, entry))
@@ -299,22 +299,22 @@ class StatefulLane(Lane):
                 return now
             due = last + self.id.interval_ns
         if self.id.pace == "key":
-            # The tick's end, rounded up: keys leave together, and none before its interval.
+            # Rounded up to the tick: keys are sent together, and none before its interval ends.
             return -(-due // self._tick_ns) * self._tick_ns
         return due
 
     def _release(self) -> None:
-        """Let what is held go now, before the message that is about to come (`flush_on`)."""
-        entries = self._held.take_all()
+        """Release what is held, before the next message (`flush_on`, or a bound is reached)."""
+        entries = self._held.pop_all()
         if entries:
             self._released.append((self._next_group(), entries))
 
     def _next_group(self) -> int:
-        # A plain number: from Python 3.14 on, an `itertools.count` cannot be copied for a trace.
+        # No `itertools.count`: from Python 3.14 on it cannot be copied, as a trace needs.
         self._groups += 1
         return self._groups
 
-    def _let_go(self) -> Iterator[Pending]:
+    def _released_entries(self) -> Iterator[Pending]:
         return chain.from_iterable(entries for _, entries in self._released)
 
     def _due(self, now: Instant) -> list[Pending]:
@@ -323,11 +323,11 @@ class StatefulLane(Lane):
             if first is None or first.due > now:
                 return []
             self._since = None
-            return self._held.take_all()
+            return self._held.pop_all()
         entries: list[Pending] = []
         while self._heap and self._heap[0][0] <= now and len(entries) < MADE_AT_ONCE:
             entry = heappop(self._heap)[2]
-            if self._held.take(entry):
+            if self._held.remove(entry):
                 entries.append(entry)
         return entries
 
@@ -335,7 +335,7 @@ class StatefulLane(Lane):
         for entry in entries:
             self._last_flush.pop(entry.board_key, None)
             self._last_flush[entry.board_key] = now
-        # In the order of flushing: the first that still counts ends the search.
+        # In order of time: the first that is younger than an interval ends the search.
         while self._last_flush:
             board_key, last = next(iter(self._last_flush.items()))
             if now - last < self.id.interval_ns:
@@ -346,7 +346,7 @@ class StatefulLane(Lane):
         if self._released:
             self.deadline = now
         elif self.id.pace == "key":
-            # Entries that `flush_on` let go stay in the heap until they come to its top.
+            # Released entries stay in the heap until they reach its top.
             while self._heap and not self._heap[0][2].is_held:
                 heappop(self._heap)
             self.deadline = self._heap[0][0] if self._heap else None

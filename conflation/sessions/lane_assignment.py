@@ -168,7 +168,7 @@ class LaneAssignment:
 
     def take_together(self, cohort: Cohort, bytes_max: int) -> Rows | None:
         """Return rows for a cohort; one far behind ends, and has its rows made in steps."""
-        answered = self._registry.answer_together(cohort) if self.openings.in_steps else None
+        answered = self._registry.dissolve_far_behind(cohort) if self.openings.in_steps else None
         if answered is None:
             return self._registry.take_together(cohort, bytes_max)
         for session in answered:
@@ -221,7 +221,7 @@ class LaneAssignment:
         place = subscriber.topic.place(Bookmark(wanted.epoch, wanted.after))
         if place != Bookmark(subscriber.topic.epoch, subscriber.history.after):
             return
-        subscriber.member.note(subscriber.backfill.rows)
+        subscriber.member.record_sent(subscriber.backfill.rows)
         try:
             supply(subscriber, piece)
         except BookmarkExpired:

@@ -71,7 +71,7 @@ def apply_change(session: Session, subscriber: Subscriber) -> None:
     # Positions of the old lane say nothing in the new one, and neither does what they refer to.
     member.conflated_to = member.released = 0
     member.owed = None
-    member.remember()
+    member.track_sent()
     # It joins before it leaves: a topic forgets a board without lanes, and both may have the same.
     subscriber.join(conflated=session.conflated)
     new, feed = subscriber.lane, subscriber.feed
@@ -110,7 +110,7 @@ def _turned(
     boards = ([], []) if same else (old.board.frames(), new.board.frames())
     rows, unreported = yield from left.steps
     for row_key, messages in unreported:  # older than what is pending of their keys
-        member.miss(row_key, messages)
+        member.add_unreported(row_key, messages)
     pairs = yield from _put_after(subscriber, earlier, old, rows)
     if not same:
         # Other rows or fields: deltas would be against values that the client never had.
@@ -204,7 +204,7 @@ def _put_after(
         return [
             (f"{spec} {board_key}", row)
             for board_key, shared in piece
-            for row in member.as_known((shared,))
+            for row in member.personalize((shared,))
         ]
 
     pairs = earlier + (yield from in_steps(rows, known))

@@ -138,7 +138,7 @@ class QueueLimiter:
         for session in sorted(long, key=_fullness, reverse=True):
             subscriber = max(_worthwhile(session), key=Subscriber.unconflated, default=None)
             if subscriber is not None:
-                self._registry.leave_cohort(session)  # others of the cohort may have no long queue
+                self._registry.leave_cohort(session)  # its queue will differ from theirs
                 subscriber.conflate(ROWS_MAX)
                 self._background += 1
                 self.arm(session)

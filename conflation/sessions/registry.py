@@ -262,7 +262,7 @@ class SessionRegistry:
         if not is_taking:
             self.wake(session)
 
-    def answer_together(self, cohort: Cohort) -> list[Session] | None:
+    def dissolve_far_behind(self, cohort: Cohort) -> list[Session] | None:
         """End a cohort that is far behind; each of its sessions is sent rows made in steps.
 
         Return these sessions; None if the cohort is not far behind.
@@ -270,7 +270,7 @@ class SessionRegistry:
         # Before they leave, as only a cohort's members are known to have equal progress. This runs
         # at each flush, so no list of thousands of members is made unless it has to be.
         members = cohort.members.values()
-        answer = cohort.lane.answer(members) if members else None
+        answer = cohort.lane.begin_catch_up(members) if members else None
         if answer is None:
             return None
         sessions = self.present(list(cohort.members))
@@ -331,7 +331,7 @@ class SessionRegistry:
     def taken(self, session: Session, *, has_found: bool) -> None:
         """Record whether a take found outputs; one that only skipped rows is announced again."""
         session.ready = has_found
-        if not has_found and session.is_midway:
+        if not has_found and session.is_catching_up:
             self.wake(session)
 
     def emit(self, announcement: Announcement) -> None:

@@ -153,7 +153,7 @@ class RowCursor:
         # The same class that conflates a queue, so that a queue in two parts follows one rule.
         backlog = Backlog(rules)
         backlog.absorb(self.left, board.held_at)
-        unseen = backlog.take_unseen()
+        unseen = backlog.pop_unseen()
         rows = backlog.rows()
         self.refill(rows, [row.key for row in rows])
         return unseen

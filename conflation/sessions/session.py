@@ -199,10 +199,11 @@ class Session:
         return outputs
 
     @property
-    def is_midway(self) -> bool:
-        """True while a subscriber that nothing else holds up has rows of a catch-up left."""
+    def is_catching_up(self) -> bool:
+        """True while a subscriber could be sent more rows of a catch-up at once."""
         return any(
-            each.member.is_midway and not (each.paused or each.cursors) for each in self.subscribers
+            each.member.is_catching_up and not (each.paused or each.cursors)
+            for each in self.subscribers
         )
 
     @property

@@ -94,7 +94,7 @@ class Subscriber:
     def of(cls, session: str, name: str, topic: Topic, subscription: Subscription) -> Subscriber:
         """Return a new subscriber, in no lane yet, whose cut is the topic's head."""
         member = Member(name, session, subscription, cut=topic.head)
-        member.remember()
+        member.track_sent()
         return cls(member, topic, paused=subscription.paused)
 
     @property
@@ -194,7 +194,7 @@ class Subscriber:
             outputs.append(self._rows(batch, "snapshot" if cursor.is_snapshot else "publish"))
         if self.is_backfilled:
             # Once and not piece by piece: nothing that depends on it goes before the last row.
-            self.member.note(cursor.rows)
+            self.member.record_sent(cursor.rows)
             if cursor.is_snapshot:
                 rows, bookmark = len(cursor.rows), self._bookmark(cursor)
                 outputs.append(GroupEnd(self.member.name, self.topic.name, rows, bookmark))
@@ -233,13 +233,13 @@ class Subscriber:
             self.feed.materialize_messages()  # one that is behind is sent what the board has by now
         # A trace makes all rows at once, and would find that these take longer.
         if in_steps and not self.watchers:
-            answer = lane.answer([self.member])
+            answer = lane.begin_catch_up([self.member])
             if answer is not None:
                 self.follow(answer)
                 return None
         batch = lane.take(self.member, bytes_max)
         # What is left out for this member may leave nothing: the flush after it may have rows.
-        while batch is not None and not batch.frames and not self.member.is_midway:
+        while batch is not None and not batch.frames and not self.member.is_catching_up:
             batch = lane.take(self.member, bytes_max)
         if batch is None or not batch.frames:
             return None
@@ -345,11 +345,11 @@ class Subscriber:
         if messages_max is not None:
             # A part only: in idle time a long queue must not hold up the event loop.
             through = lane.unconflated(self.member)[:messages_max][-1].offset
-        lane.give_up(self.member, rules, through)
+        lane.conflate_queue(self.member, rules, through)
         # What it has to catch up with is in the same queue, and older.
         if self.catch_up is not None:
             for row_key, unreported in self.catch_up.conflate(rules, lane.board):
-                self.member.miss(row_key, unreported)
+                self.member.add_unreported(row_key, unreported)
 
     @property
     def drains(self) -> bool:
@@ -367,7 +367,7 @@ class Subscriber:
         queued = [
             (board_key, known)
             for board_key, row in lane.pending(member)
-            for known in member.as_known((row,))
+            for known in member.personalize((row,))
         ]
         if self.catch_up is not None:
             self.complete(self.catch_up)

@@ -182,7 +182,7 @@ class DecisionObserver:
         flushed = {(row.offset, row.key if by_key else "") for row in batch.frames}
         silent = {
             place: entry
-            for entry in self._let_go(lane, now)
+            for entry in self._released_rows(lane, now)
             if (place := (entry.offset, entry.board_key if by_key else "")) not in flushed
         }
         rows = [*batch.frames]
@@ -332,7 +332,7 @@ class DecisionObserver:
         if entry.due is not None:
             self._due.setdefault(entry.due, {})[entry.board_key] = None
 
-    def _let_go(self, lane: Lane, now: Instant) -> list[HeldRow]:
+    def _released_rows(self, lane: Lane, now: Instant) -> list[HeldRow]:
         """Return what is not held any more of what was due."""
         gone, self._released = self._released, []
         # By due time: a flush costs the keys that were due, not all that are held.

@@ -35,7 +35,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     for name in ("put", "put_all", "remove", "rows", "live"):
         count(Board, name)
-    for name in ("merge", "open", "take"):
+    for name in ("merge", "open", "remove"):
         count(PendingKeys, name)
     for kind in (*Lane.__subclasses__(),):
         for name in ("accept", "flush"):

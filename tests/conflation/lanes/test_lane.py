@@ -90,10 +90,10 @@ def test_the_removal_of_a_key_never_sent_is_not_sent() -> None:
     member = make_member()
     member.sent = set()
     value, removal = Frame(4, b"1", "k"), Tombstone(5, b"1", "k")
-    assert not member.knows((removal,))
-    assert member.as_known((removal,)) == []
-    assert member.as_known((value, removal)) == [value, removal]
-    assert member.as_known((removal,)) == []
+    assert not member.accepts_shared((removal,))
+    assert member.personalize((removal,)) == []
+    assert member.personalize((value, removal)) == [value, removal]
+    assert member.personalize((removal,)) == []
 
 
 @rule("delta-3")
@@ -101,9 +101,9 @@ def test_a_delta_needs_the_value_that_it_is_against() -> None:
     member = make_member()
     member.based = set()
     delta, removal = Row(4, b'{"v":2}', "k", patch=b"{}"), Tombstone(5, b'{"v":2}', "k")
-    assert not member.knows((delta,))
-    assert member.as_known((delta, delta)) == [delta.whole(), delta]
-    assert member.as_known((removal, delta)) == [removal, delta.whole()]
+    assert not member.accepts_shared((delta,))
+    assert member.personalize((delta, delta)) == [delta.whole(), delta]
+    assert member.personalize((removal, delta)) == [removal, delta.whole()]
 
 
 @rule("removal-2", "delta-3")
@@ -122,14 +122,14 @@ def test_what_must_be_remembered(
 ) -> None:
     """Nothing of who began with everything; a resumed one may hold any key."""
     member = make_member(lane, more)
-    member.remember()
+    member.track_sent()
     assert (member.sent, member.based) == (sent, based)
 
 
 def test_with_a_snapshot_the_rows_are_what_they_are() -> None:
     removal = Tombstone(5, b"1", "k")
-    assert make_member().knows((removal,))
-    assert make_member().as_known((removal,)) == [removal]
+    assert make_member().accepts_shared((removal,))
+    assert make_member().personalize((removal,)) == [removal]
 
 
 # A round: each key once, as it is when it is sent.
@@ -153,7 +153,7 @@ def test_keys_have_their_turn_in_the_order_of_its_begin() -> None:
     going = CatchUp(board.rows(0), board.head)
     heard = []
     for text in ("b2", "a2 c2", "b3"):
-        heard += going.take(board, 1)
+        heard += going.next_rows(board, 1)
         say(board, text)
     assert tokens(heard) == "a1 b2 c2"
     assert going.is_over
@@ -163,7 +163,7 @@ def test_keys_have_their_turn_in_the_order_of_its_begin() -> None:
 def test_what_is_still_to_come_is_shown_as_it_would_be_sent() -> None:
     board = a_board("a1 b1 c1")
     going = CatchUp(board.rows(0), board.head)
-    going.take(board, 1)
+    going.next_rows(board, 1)
     say(board, "c2 a2")
     assert [token(row) for _, row in going.rest(board)] == ["b1", "c2"]
 
@@ -175,8 +175,8 @@ def test_a_piece_has_the_size_of_what_is_sent() -> None:
     going = CatchUp(board.rows(0), board.head)
     size = len(going.rows[0][1].payload)
     say(board, "b2000")
-    assert tokens(going.take(board, 2 * size)) == "a1"
-    assert tokens(going.take(board, 0)) == "b2000"
+    assert tokens(going.next_rows(board, 2 * size)) == "a1"
+    assert tokens(going.next_rows(board, 0)) == "b2000"
     assert not going.is_over
 
 
@@ -186,9 +186,9 @@ def test_nothing_goes_ahead_of_what_is_not_to_be_conflated() -> None:
     board = a_board("a1 b1")
     going = CatchUp(board.rows(0), board.head)
     say(board, "a2", exempt=True)
-    assert tokens(going.take(board, 1)) == "a1"
+    assert tokens(going.next_rows(board, 1)) == "a1"
     say(board, "a3 b2")
-    assert tokens(going.take(board, 1)) == "b1"
+    assert tokens(going.next_rows(board, 1)) == "b1"
     assert going.ahead == {}
 
 
@@ -196,10 +196,10 @@ def test_a_queue_is_in_publication_order() -> None:
     """`placement=append`: what is replaced stands at the end, which is the next round's."""
     board = a_board("a1 b1 c1")
     going = CatchUp(board.rows(0), board.head, appends=True)
-    assert tokens(going.take(board, 1)) == "a1"
+    assert tokens(going.next_rows(board, 1)) == "a1"
     say(board, "b2")
     assert [token(row) for _, row in going.rest(board)] == ["c1"]
-    assert tokens(going.take(board, 1)) == "c1"
+    assert tokens(going.next_rows(board, 1)) == "c1"
     assert going.is_over
     assert going.ahead == {}
     assert tokens(row for _, row in board.rows(going.position)) == "b2"
@@ -212,5 +212,5 @@ def test_of_a_key_that_left_the_last_value_goes() -> None:
     going = CatchUp(board.rows(0), board.head)
     say(board, "b2")
     board.remove('["b"]', Tombstone(4, b"", '["b"]'))
-    assert tokens(going.take(board, 100)) == "a1 b2"
+    assert tokens(going.next_rows(board, 100)) == "a1 b2"
     assert going.ahead == {'["b"]': 3}, "so it is not told again"

@@ -81,9 +81,9 @@ def test_a_slot_is_taken_once() -> None:
     entries = held("a1 b1")
     first = entries.first()
     assert first is not None
-    assert entries.take(first)
-    assert not entries.take(first)
-    assert [entry.board_key for entry in entries.take_all()] == ['["b"]']
+    assert entries.remove(first)
+    assert not entries.remove(first)
+    assert [entry.board_key for entry in entries.pop_all()] == ['["b"]']
     assert entries.first() is None
 
 
@@ -266,7 +266,7 @@ def test_beside_an_exempt_message_of_its_key_a_delta_has_no_base() -> None:
     backlog = Backlog(LaneId(KEYED, delta=True, replaces=True))
     backlog.absorb(rows, always_there)
     assert [said(row) for row in backlog.rows()] == ['{"v":2,"w":"long"}', '{"v":3,"w":"long"}']
-    backlog.took(1)
+    backlog.drop_sent(1)
     backlog.absorb([delta(4, '{"v":4,"w":"long"}', '{"v":4}')], always_there)
     assert [said(row) for row in backlog.rows()] == ['{"v":4,"w":"long"}']
 
@@ -320,7 +320,7 @@ def test_rows_stand_for_all_that_they_replaced() -> None:
 def test_what_has_gone_is_not_put_together_with_what_comes() -> None:
     backlog = Backlog(LaneId(KEYED))
     backlog.absorb([frame(1, "A1", "a"), frame(2, "B1", "b")], always_there)
-    backlog.took(1)
+    backlog.drop_sent(1)
     backlog.absorb([frame(3, "A2", "a")], always_there)
     rows = backlog.rows()
     assert [said(row) for row in rows] == ["B1", "A2"]

@@ -331,7 +331,7 @@ def test_each_flush_joins_as_many_entries_as_it_can_bring(two_large_flushes: Flu
 def test_a_cut_of_flushes_stays_as_it_is_while_they_are_joined(two_large_flushes: Flushes) -> None:
     for _ in range(3):
         two_large_flushes.drop({0, 2})
-    cut = two_large_flushes.cut(0)
+    cut = two_large_flushes.copied_pieces(0)
     for _ in range(3):
         two_large_flushes.drop({0, 2})
     shown = " ".join(token(entry.newest.frame) for piece in cut for entry in piece)

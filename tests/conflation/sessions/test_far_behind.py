@@ -248,22 +248,22 @@ def test_rows_that_were_sent_ahead_are_passed_over_piece_by_piece(
     for session in sessions:
         made.subscribe("conflation=1s", session=session)
     cohorts = {made.engine.enter_cohort(session, "kind") for session in sessions[1:]}
-    looked: list[int] = []
-    take = CatchUp.take
+    examined: list[int] = []
+    next_rows = CatchUp.next_rows
 
     def counted(going: CatchUp, *more: Any) -> list[Frame]:
         before = going.sent
-        piece = take(going, *more)
-        looked.append(going.sent - before)
+        piece = next_rows(going, *more)
+        examined.append(going.sent - before)
         return piece
 
-    monkeypatch.setattr(CatchUp, "take", counted)
+    monkeypatch.setattr(CatchUp, "next_rows", counted)
 
     def taken() -> list[str]:
         """One take for each announcement, until there is none."""
         found: list[str] = []
         while events := made.engine.announcements():
-            looked.clear()
+            examined.clear()
             for event in events:
                 if isinstance(event, CohortReady):
                     rows = made.engine.take_together(event.cohort, 1 << 20)
@@ -274,7 +274,7 @@ def test_rows_that_were_sent_ahead_are_passed_over_piece_by_piece(
                 found += described(outputs)
                 if outputs:  # as a stream: until a take finds nothing
                     events.append(event)
-            turns.append(max(looked, default=0))
+            turns.append(max(examined, default=0))
         return found
 
     turns: list[int] = []
