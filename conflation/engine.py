@@ -159,7 +159,7 @@ class Engine:
         session = self._registry.isolate(session_id)
         session.limits, session.conflated = limits, conflated
         self._lanes.reassign(session, self._now)
-        self._queue_limits.look(session)
+        self._queue_limits.enforce(session)
 
     def note_unsent(self, session_id: str, unsent_bytes: int) -> None:
         """Note the bytes that a session's socket holds unacknowledged; they count as queued.
@@ -259,7 +259,7 @@ class Engine:
             self.schedule.arm(topic.expiry, topic, topic.name)
         for watcher in self.watchers:
             watcher.published(topic, frames, now)  # first: queues may be conflated for it
-        self._queue_limits.grown(topic)
+        self._queue_limits.enforce_grown(topic)
         self._registry.end_crowding(topic)
 
     def supply_history(self, wanted: HistoryWanted, piece: Sequence[Frame], now: Instant) -> None:
@@ -281,7 +281,7 @@ class Engine:
                 continue
             room -= 1
             if isinstance(due, Subscriber):
-                self._lanes.release(due, now)
+                self._lanes.handle_deadline(due, now)
             else:
                 self._expire(due, now)
         self.schedule.leave(now)
@@ -303,7 +303,7 @@ class Engine:
         session = self._registry.get(session_id)
         self._registry.leave_cohort(session, is_taking=True)
         outputs = session.take(bytes_max, self._now, in_steps=self._in_steps)
-        self._lanes.go_on_after_take(session, self._now)
+        self._lanes.continue_after_take(session, self._now)
         if session.ended is not None and not session.outbox:
             self._registry.forget(session)  # the goodbye comes last, and is out
         self._queue_limits.taken(session)

@@ -1,4 +1,4 @@
-"""The schedule: one heap over all deadlines, and what of them is left for later."""
+"""The schedule: one heap of all deadlines, and due entries that are left for a later call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.keys.text.duration import Instant
 
 
 class Timed(Protocol):
-    """Has a deadline, or None if it waits for nothing."""
+    """Has a deadline; None if it is idle."""
 
     deadline: Instant | None
 
@@ -25,47 +25,47 @@ Entry = tuple[Instant, int, Timed, Owner, str]
 class Schedule(Generic[Owner]):
     """A heap of deadlines; equal ones are due in the order of arming.
 
-    A deadline that moves is armed again, and its old entry is stale: removing it would cost a
-    search of the heap. What is due and left for later goes in turns with what becomes due, one of
-    each topic at a time: a topic with a thousand lanes does not hold up the others.
+    A deadline that moves is armed again, and its old entry becomes stale, because removing it would
+    need a search of the heap. Entries that were due and left over alternate with newly due ones,
+    and are taken topic by topic: a topic with a thousand lanes does not delay the others.
     """
 
     def __init__(self) -> None:
         self._heap: list[Entry[Owner]] = []
         self._order = count()
-        self._left: dict[str, deque[Entry[Owner]]] = {}  # due since before, by topic
+        self._left: dict[str, deque[Entry[Owner]]] = {}  # left over by earlier calls, by topic
         self._left_next = False
 
     def arm(self, timed: Timed, owner: Owner, topic: str = "") -> None:
-        """Note a deadline and its owner."""
+        """Add a deadline with its owner."""
         if timed.deadline is not None:
-            # The count breaks ties, so that what is timed is never compared.
+            # The count breaks ties, so that `timed` is never compared.
             heappush(self._heap, (timed.deadline, next(self._order), timed, owner, topic))
 
     def next_deadline(self) -> Instant | None:
-        """Return the earliest deadline that still holds; of those left, any."""
+        """Return a deadline that was left over, else the earliest new one."""
         due = self.left_since()
         return self.next_new() if due is None else due
 
     def left_since(self) -> Instant | None:
-        """Return a deadline of what was left; None: nothing was."""
+        """Return the deadline of an entry that was left over; None if there is none."""
         left = self._first_left()
         return None if left is None else left[0]
 
     def next_new(self) -> Instant | None:
-        """Return the earliest deadline of what was not left."""
+        """Return the earliest deadline that was not left over."""
         while self._heap and _is_stale(self._heap[0]):
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def begin(self, *, left_first: bool) -> None:
-        """Let `pop_due` take first what was left, or first what is newly due."""
+        """Begin a call of `advance`: whether its first entry is a left-over or a newly due one."""
         self._left_next = not left_first
 
     def pop_due(self, now: Instant) -> Owner | None:
-        """Take off one owner whose deadline has come; None if none has.
+        """Remove and return the owner of an entry that is due; None if there is none.
 
-        The earliest first; of what was left, each topic's earliest in turn.
+        Newly due entries come in order of their deadlines, left-over ones topic by topic.
         """
         self._left_next = not self._left_next and bool(self._left)
         takes = [self._pop_new, self._pop_left]
@@ -73,7 +73,7 @@ class Schedule(Generic[Owner]):
         return takes[not self._left_next](now) if first is None else first
 
     def leave(self, now: Instant) -> None:
-        """Leave what is due for later, in turns with what becomes due meanwhile."""
+        """Move entries that are due to those that are left over for the next call."""
         for _ in range(LEFT_AT_ONCE):
             if not self._heap or self._heap[0][0] > now:
                 return
@@ -111,7 +111,7 @@ class Schedule(Generic[Owner]):
 
 
 LEFT_AT_ONCE = 500
-"""Entries that are moved at once: some 1 us each."""
+"""Entries that one call moves; each takes about 1 us."""
 
 
 def _is_stale(entry: Entry[Owner]) -> bool:

@@ -1,4 +1,4 @@
-"""Work in steps: what costs too much at once is a generator that pauses after each bounded part."""
+"""Work in steps: work that would take too long is a generator that yields after bounded parts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Made = TypeVar("Made")
 Result = TypeVar("Result")
 
 Steps = Generator[None, None, Result]
-"""Work that pauses between its steps, and returns its result after the last.
+"""Work that yields between its steps, and returns its result after the last.
 
-What it works on is fixed in its first step: everything after that sees the cut of that moment.
+The first step takes a cut of the data; later changes do not affect the result.
 """
 
 ITEMS_AT_ONCE = 500
-"""Items of a step: 1 to 4 ms of CPU, and up to 15 where each record is a group of its own."""
+"""Items of a step: 1 to 4 ms of CPU, and up to 15 where each record is a separate group."""
 FEW = 100
-"""Items that are worked on in the step that takes their cut: hundreds do so in one call."""
+"""So few items are worked on in the step that takes the cut, which hundreds may do in one call."""
 
 
 def items_at_once(cost: int = 1) -> int:
@@ -33,7 +33,7 @@ def items_at_once(cost: int = 1) -> int:
 
 
 def finished(steps: Steps[Result]) -> Result:
-    """Do all steps, and return the result."""
+    """Run all steps, and return the result."""
     while True:
         try:
             next(steps)
@@ -43,7 +43,10 @@ def finished(steps: Steps[Result]) -> Result:
 
 
 def pause_before(items: Sized) -> Steps[None]:
-    """Pause before work on items of one step, unless they are few; on more it pauses anyway."""
+    """Yield before work on the items of a single step, unless they are few.
+
+    `in_steps` yields by itself where there are more.
+    """
     if FEW < len(items) <= ITEMS_AT_ONCE:
         yield
 
@@ -63,8 +66,8 @@ def in_pieces(
         return [*work(items)]  # no pause: what is small takes one step
     made: list[Made] = []
     for start in range(0, len(items), size):
-        # Before each piece, the first one too: that step is the caller's, who takes the cut in it,
-        # and many callers may do so in one turn.
+        # Before every piece, including the first: the caller takes the cut in the step before, and
+        # many callers may do so in one iteration.
         yield
         made += work(items[start : start + size])
     return made
@@ -76,10 +79,7 @@ def sorted_in_steps(
     size: int,
     most: int | None = None,
 ) -> Steps[list[Item]]:
-    """Return what `sorted` returns, or the first so many of it.
-
-    Pieces are sorted one by one, and then merged.
-    """
+    """Return what `sorted` returns, or its first `most` items; pieces are sorted and merged."""
     if len(items) <= size:
         return sorted(items, key=key_of)[:most]
     places = count()
@@ -97,9 +97,9 @@ def sorted_in_steps(
     return ordered
 
 
-# No tuple, which the garbage collector would visit: there is one for each item.
+# Not a tuple, which the garbage collector would visit: there is one for each item.
 class _Ranked(msgspec.Struct, frozen=True, order=True, gc=False):
-    """An item with what it is sorted by; its place breaks ties, so items are never compared."""
+    """An item with its sort key; its place breaks ties, so items are never compared."""
 
     key: Any
     place: int
@@ -122,7 +122,7 @@ class RowBuild:
         keys: Sequence[str] = (),
         count: Callable[[], int | None] = int,
     ) -> None:
-        """`count`: how many of the rows will be deliveries, by default none; None: not known."""
+        """`count` returns how many rows will be deliveries, by default 0; None if not known."""
         self.rows: Sequence[Frame] | None = None
         self.keys = keys
         self._count = count
@@ -130,11 +130,11 @@ class RowBuild:
         self._has_begun = False
 
     def begin(self) -> bool:
-        """Do the first step, unless another subscription has; True if the rows are there."""
+        """Run the first step, unless another subscription has; return True if it was the last."""
         return self.rows is not None if self._has_begun else self.step()
 
     def step(self) -> bool:
-        """Do the next part of the work; True once the rows are there."""
+        """Run the next step; return True once the rows are there."""
         if self.rows is None:
             self._has_begun = True
             try:
@@ -144,7 +144,7 @@ class RowBuild:
         return self.rows is not None
 
     def deliveries(self) -> int:
-        """Count the rows that will be deliveries; where need be, make them now."""
+        """Count the rows that will be deliveries; make them now if they cannot be counted else."""
         counted = self._count()
         if counted is None:
             self.finish()
@@ -152,6 +152,6 @@ class RowBuild:
         return counted or 0
 
     def finish(self) -> None:
-        """Do all that is left at once."""
+        """Run all remaining steps."""
         while not self.step():
             pass

@@ -1,6 +1,6 @@
 """The accounting identity: matched = delivered + conflated + dropped + waiting.
 
-Counting changes nothing: the rows of groups that wait to be made are previewed, not made.
+Counting changes nothing: deferred rows of groups are previewed, not made.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SubscriptionStats:
     topic: str
     lane: str
     matched: int
-    """Messages published since the join that it asked for."""
+    """Messages published since the join that its filter accepts."""
     delivered: int
     """Live rows taken; snapshot and resume rows are not counted."""
     conflated: int
@@ -37,9 +37,9 @@ class SubscriptionStats:
     waiting: int
     """Rows still to come if nothing more is published."""
     filtered: int = 0
-    """Messages published since the join that it did not ask for."""
+    """Messages published since the join that its filter keeps out."""
     unreported: int = 0
-    """Conflated messages that no receipt counts, unless their key comes again."""
+    """Conflated messages that no receipt counts unless their key has another row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class TopicStats:
 
     topic: str
     messages_in: int
-    """Removals included: they have their place in the sequence."""
+    """Removals included, as they have offsets, too."""
     removals_in: int
     bytes_in: int
     keys: int
@@ -70,7 +70,7 @@ class TopicStats:
     lanes: int
     subscriptions: int
     offered: int
-    """Values published while a subscription was there, once for each: matched + filtered."""
+    """Values published while a subscription was there, for each of these: matched + filtered."""
     filtered: int
     matched: int
     delivered: int
@@ -86,7 +86,7 @@ class TopicStats:
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """Remedies for full queues, and for long ones in idle time."""
+    """Counts of what was done about full queues, and about long ones in idle time."""
 
     forced: int = 0
     """Queues that were conflated because a message would have breached their limit."""
@@ -98,7 +98,7 @@ class Remedies:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Topics, the number of sessions, and what happened to subscriptions."""
+    """Counters of topics, sessions and subscriptions."""
 
     sessions: int
     flushes: int
@@ -124,10 +124,10 @@ def subscription_stats(subscriber: Subscriber, *, named: bool = True) -> Subscri
     return SubscriptionStats(
         member.name,
         topic.name,
-        lane_text(lane.id) if named else "",  # half of the cost
+        lane_text(lane.id) if named else "",  # takes as long as all the rest
         matched,
         member.delivered,
-        # Not counted anywhere: what was matched, not delivered and does not wait was conflated.
+        # Conflated messages are counted nowhere; they are the difference.
         matched - member.delivered - waiting,
         waiting,
         feed.filtered_out(topic.values_in, accepted) - member.passed,
@@ -141,13 +141,13 @@ def _catching_up(subscriber: Subscriber) -> int:
 
 
 DROPPED = "dropped "
-"""Begins the names of the sums of what was dropped, by reason."""
+"""The prefix of the sums of dropped rows by reason."""
 
 
 def last_sums(subscriber: Subscriber, reason: str, *, drains: bool = False) -> Counter[str]:
-    """Return what a subscription that ends leaves to its topic's sums.
+    """Return what a subscription that ends adds to its topic's sums.
 
-    What waits is dropped, unless it `drains`: then it is still sent, and counted as it goes.
+    Waiting rows are dropped, unless it `drains`: then they are still sent, and counted then.
     """
     last = subscription_stats(subscriber, named=False)
     sums = Counter(
@@ -157,7 +157,7 @@ def last_sums(subscriber: Subscriber, reason: str, *, drains: bool = False) -> C
         conflated=last.conflated,
     )
     if drains:
-        # The drain moves them to delivered row by row, so that the identity holds meanwhile.
+        # The drain moves them to `delivered` as they are sent, so that the identity always holds.
         sums["waiting"] = last.waiting
     else:
         sums.update({"dropped": last.waiting, f"{DROPPED}{reason}": last.waiting})
@@ -167,8 +167,8 @@ def last_sums(subscriber: Subscriber, reason: str, *, drains: bool = False) -> C
 class Accounting:
     """A topic's sums over its subscriptions, past and present.
 
-    Sums are taken lane by lane: members for whom the same rows wait are counted once, so ten
-    thousand equal subscribers cost as much as one.
+    Sums are made lane by lane. Members for which the same rows wait are counted as a group, so ten
+    thousand equal subscribers take as long as one.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Accounting:
         del self._past[topic]
 
     def sums(self, topic: str) -> Counter[str]:
-        """Return the sums over a topic's past subscriptions, to count on in."""
+        """Return the sums over a topic's past subscriptions, to be added to."""
         return self._past[topic]
 
     def begin_at(self, subscriber: Subscriber) -> None:
@@ -203,19 +203,19 @@ class Accounting:
 
     def end(self, subscriber: Subscriber, reason: str, *, drains: bool = False) -> None:
         """Add the counters of a subscription that ends to its topic's sums."""
-        # Without a lane nothing was matched: it was a query, or a replay that never went live.
+        # Without a lane nothing was matched: it is a query, or a replay that has not caught up.
         if subscriber.lane is not None:
             self._past[subscriber.topic.name].update(last_sums(subscriber, reason, drains=drains))
 
     def of_topic(self, topic: Topic) -> TopicStats:
         """Return the counters of one topic."""
-        sums = Counter(self._past[topic.name])  # a copy: asking changes nothing
+        sums = Counter(self._past[topic.name])  # a copy, which is added to
         for feed in topic.feeds.values():
             self._add_feed(sums, topic, feed)
         return topic_stats(topic, sums)
 
     def _add_feed(self, sums: Counter[str], topic: Topic, feed: Feed) -> None:
-        # Once for each feed: a preview of many groups is what costs.
+        # Once for each feed: the preview of many groups takes long.
         accepted, board = feed.preview()
         passed = feed.filtered_out(topic.values_in, accepted)
         for lane in feed.lanes.values():

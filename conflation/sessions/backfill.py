@@ -31,15 +31,15 @@ from tidegate.keys.spec import conflation_key
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
-# --- By which of three ways a bookmark is continued, and with which rows (CONTRACT 4.2)
+# --- The three ways to resume after a bookmark (CONTRACT 4.2)
 
 
 def resume_mode(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: bool) -> ResumeMode:
-    """Return the first way that fits; `too_long`: a replay would be over the session's limits.
+    """Return the mode for a bookmark; `too_long`: a replay exceeds the session's limits.
 
-    Changes cost the keys that changed, a replay the messages, a snapshot all records. With an
-    interval a reader may have been sent rows beyond its id, and of those of an earlier epoch some
-    may be lost: only a snapshot corrects them.
+    The modes take time for each key that changed (changes), for each message (replay), or for each
+    record (snapshot). With an interval a reader may have been sent rows beyond its id. If these are
+    of an earlier epoch, some of them may be lost, and only a snapshot corrects that.
     """
     is_ours = topic.place(bookmark).epoch == topic.epoch
     if not is_ours or bookmark.offset > topic.head or _needs_whole(lane_id):
@@ -66,7 +66,7 @@ def overflows(
     """
     bookmark, lane_id = subscription.resume, subscription.lane_id
     if bookmark is None or lane_id.interval_ns or not topic.journal_reaches(bookmark):
-        return False  # an archive is read as the socket drains, so nothing of it waits in a queue
+        return False  # an archive is read as the socket drains, and fills no queue
     too_long = limits.is_above(FULL_PERCENT, *topic.journal.backlog(bookmark.offset))
     if conflated and is_merged(topic, lane_id, bookmark, too_long=too_long):
         return False
@@ -75,9 +75,9 @@ def overflows(
 
 
 def is_merged(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: bool) -> bool:
-    """Return whether what was missed is merged by the topic's rules, as its queue would be.
+    """Return whether missed messages are merged by the topic's rules, as a queue of them would be.
 
-    The newest values alone would lose what the older ones add to a sum.
+    The newest values alone would lack what the older ones add to a sum.
     """
     has_records = bool(topic.definition.key_spec) and _board_reaches(topic, bookmark)
     conflates = too_long and has_records and topic.definition.policy in CONFLATING
@@ -105,9 +105,9 @@ def replay_start(topic: Topic, replay: Replay) -> int | None:
 
 
 def stand_in(topic: Topic, replay: Replay | None) -> NotFound | None:
-    """Return what stands in for the start of a bookmark subscription; None where it is found.
+    """Return what replaces the start of a bookmark subscription; None if the start is found.
 
-    A time asks for what there is since then: all that is kept, and never a snapshot.
+    A start by time is replaced by all that is kept, and never by a snapshot.
     """
     if replay is None or replay.start is None:
         return None
@@ -117,12 +117,15 @@ def stand_in(topic: Topic, replay: Replay | None) -> NotFound | None:
 
 
 def _needs_whole(lane_id: LaneId) -> bool:
-    """Return whether no position says what is missing: windows, groups, removals of a filter."""
+    """Return whether only a snapshot tells what is missing: windows, groups, removals of a filter.
+
+    Positions do not say which rows have left them.
+    """
     return lane_id.feed.shape is not None or (lane_id.oof and lane_id.feed.filter is not None)
 
 
 def _merges(topic: Topic, lane_id: LaneId) -> bool:
-    """Return whether a conflated queue of the lane has more than the newest of each key."""
+    """Return whether a conflated queue of the lane merges messages by rules."""
     rules = queue_rules(lane_id, topic.definition)
     is_plain = rules.merge is None and rules.match is None
     return not (lane_id.interval_ns or lane_id.delta or is_plain)
@@ -144,14 +147,14 @@ def _board_reaches(topic: Topic, bookmark: Bookmark) -> bool:
 
 
 def begin(subscriber: Subscriber, limits: QueueLimits, now: Instant) -> None:
-    """Give a new subscriber its backfill, or none if it asks for nothing but what follows.
+    """Give a new subscriber its backfill, or none if it asks only for messages from now on.
 
-    The cut is the topic's head at this very call: no gap to live rows, and no overlap. The rows
-    are made of it in steps, of which this is the first. A replay beyond the session's limits is
-    conflated where the topic allows it.
+    The cut is the topic's head at this call, so live rows follow without gap or overlap. The rows
+    are made in steps, of which this call runs the first. A replay beyond the session's limits is
+    conflated if the topic allows it.
 
     Raises:
-        BookmarkExpired: a bookmark that cannot be found and is not to be replaced.
+        BookmarkExpired: the bookmark is not found, and `bookmark_not_found=fail`.
     """
     subscription = subscriber.member.subscription
     if subscription.resume is not None:
@@ -164,13 +167,13 @@ def begin(subscriber: Subscriber, limits: QueueLimits, now: Instant) -> None:
 
 
 def begin_late(subscriber: Subscriber, missed: Sequence[Frame]) -> None:
-    """Give a subscriber without a snapshot the messages that came while it waited for its board.
+    """Give a subscriber without a snapshot the messages since its cut, as it waited for its board.
 
-    They follow its cut without a gap, and are sent as a replay of them would be.
+    They are sent as a replay of them would be.
     """
     if missed:
         topic, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
-        # No replay that others may share: a lane with removals sends them for its filter, too.
+        # Not `topic.replays`, which others share: a lane with `oof` has removals by its filter.
         steps = conflate_recorded(missed, lane_id, topic.definition.key_spec, topic.name)
         subscriber.backfill = _cursor(subscriber, RowBuild(steps))
 
@@ -179,7 +182,7 @@ def continue_replay(subscriber: Subscriber, before: RowCursor) -> RowCursor | No
     """Return what was published while a replay ran; None once it has caught up with the topic.
 
     Raises:
-        BookmarkExpired: the journal has lost some of it, and nothing is to stand for it.
+        BookmarkExpired: the journal has lost some of it, and `bookmark_not_found=fail`.
     """
     topic, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
     assert before.through is not None, "a replay ends at an offset"
@@ -193,12 +196,12 @@ def continue_replay(subscriber: Subscriber, before: RowCursor) -> RowCursor | No
 
 
 def supply(subscriber: Subscriber, piece: Sequence[Frame]) -> None:
-    """Continue a replay with what an archive has; an empty piece: a snapshot has to stand for it.
+    """Continue a replay with messages of an archive; a snapshot replaces it if there are none.
 
-    The last piece is followed by what the journal has.
+    The last piece is followed by the messages of the journal.
 
     Raises:
-        BookmarkExpired: the archive has lost some of it, and nothing is to stand for it.
+        BookmarkExpired: the archive has lost some of them, and `bookmark_not_found=fail`.
     """
     topic, history, cursor = subscriber.topic, subscriber.history, subscriber.backfill
     assert history is not None, "it asked for them"
@@ -209,7 +212,7 @@ def supply(subscriber: Subscriber, piece: Sequence[Frame]) -> None:
         return
     cursor.refill(history.rows(piece))
     if not history.has_interval:
-        cursor.through = history.after  # a piece is an answer by itself, so it has an id
+        cursor.through = history.after  # each piece ends with an id
     if topic.journal.dropped_through <= history.after:
         cursor.refill([*cursor.rows, *history.rest(topic.journal)])
         cursor.through, subscriber.history = topic.head, None
@@ -229,7 +232,7 @@ def _resumed(
     if mode is ResumeMode.REPLAY and is_merged(topic, lane_id, bookmark, too_long=too_long):
         rows = RowBuild(merged_since(topic, lane_id, bookmark.offset))
         cursor = _continued(subscriber, mode, bookmark, rows)
-        cursor.shown = None  # they were shown before they were merged
+        cursor.shown = None  # `merged_since` has selected the fields
         return cursor
     rows = rows_since(topic, subscription, mode, bookmark.offset)
     cursor = _continued(subscriber, mode, bookmark, rows)
@@ -243,12 +246,12 @@ def _continued(
     bookmark: Bookmark,
     rows: RowBuild,
 ) -> RowCursor:
-    """Return how a bookmark is continued with these rows, and how much was missed since."""
+    """Return a cursor with these rows, and with the event `resumed`: the mode and the gap."""
     topic = subscriber.topic
     is_ours = topic.place(bookmark).epoch == topic.epoch
     gap = topic.head - bookmark.offset if is_ours else None
     gap_ms = None if gap is None else topic.recorded_ms_since(bookmark.offset)
-    # A bookmark of the future, from a store that has lost its end, says nothing of what is missed.
+    # Beyond the head: the store has lost its end, and what was missed is not known.
     gap = gap if gap is None or gap >= 0 else None
     not_found = NotFound.NOW if _loses(subscriber, mode, gap) else None
     resumed = Resumed(subscriber.member.name, topic.name, mode, gap, gap_ms, not_found=not_found)
@@ -256,10 +259,10 @@ def _continued(
 
 
 def _loses(subscriber: Subscriber, mode: ResumeMode, gap: int | None) -> bool:
-    """Return whether messages are missing for good: a snapshot stands for `gap` messages.
+    """Return whether a snapshot leaves `gap` messages missing for good.
 
-    A subscription with a snapshot is whole again. So is an interval on a topic with records, which
-    has the newest value of each key.
+    A subscription that began with a snapshot is complete again. So is an interval on a topic with
+    records, as the snapshot has the newest value of each key.
     """
     subscription = subscriber.member.subscription
     is_whole = subscription.command.queries or (
@@ -274,7 +277,7 @@ def _replay(subscriber: Subscriber, replay: Replay, now: Instant) -> RowCursor:
     topic, subscription = subscriber.topic, subscriber.member.subscription
     start = replay_start(topic, replay)
     if start is None:
-        assert isinstance(replay.start, Bookmark), "all else is found"
+        assert isinstance(replay.start, Bookmark), "other starts never need a snapshot"
         rows = RowBuild(snapshot_rows(topic, subscription))
         return _continued(subscriber, ResumeMode.SNAPSHOT, replay.start, rows)
     if start < topic.journal.dropped_through:
@@ -293,7 +296,7 @@ def _replay(subscriber: Subscriber, replay: Replay, now: Instant) -> RowCursor:
 
 
 def _resumes_as_replay(topic: Topic, subscription: Subscription) -> bool:
-    """Return whether a reader that comes back in the middle of a replay gets the rest of it."""
+    """Return whether a reader that returns in the middle of a replay is sent the rest of it."""
     lane_id, replay, definition = subscription.lane_id, subscription.replay, topic.definition
     has_rate = replay is not None and replay.rate is not None
     conflates = definition.policy in CONFLATING and bool(definition.key_spec)
@@ -301,7 +304,7 @@ def _resumes_as_replay(topic: Topic, subscription: Subscription) -> bool:
 
 
 def _from_archive(subscriber: Subscriber, start: int) -> RowCursor:
-    """Return a replay that begins in an archive; its rows come as they are supplied."""
+    """Return a replay that begins in an archive, which supplies its rows later."""
     topic, subscription = subscriber.topic, subscriber.member.subscription
     replay = subscription.replay
     since_ms = None if replay is None or not isinstance(replay.start, int) else replay.start
@@ -323,7 +326,7 @@ def _instead(subscriber: Subscriber, reached: int) -> RowCursor:
     """Return a snapshot for a replay that got as far as an offset, and whose rest is gone.
 
     Raises:
-        BookmarkExpired: it is not to be replaced.
+        BookmarkExpired: `bookmark_not_found=fail`.
     """
     topic, subscription = subscriber.topic, subscriber.member.subscription
     bookmark = topic.bookmark(reached)
@@ -340,14 +343,14 @@ def _cursor(
     *,
     is_snapshot: bool = False,
 ) -> RowCursor:
-    """Return the place in rows, or in rows whose making begins here, with the cut of them."""
+    """Return a cursor over rows; a build runs its first step here, which takes the cut."""
     subscription = subscriber.member.subscription
     build: RowBuild | None = None
     found: Sequence[Frame]
-    is_under_way = False
+    is_building = False
     if isinstance(rows, RowBuild):
         build = rows
-        is_under_way = not build.begin()
+        is_building = not build.begin()
         found = build.rows or ()
     else:
         found = rows
@@ -359,15 +362,15 @@ def _cursor(
         batch_size=subscription.batch_size,
         shown=shown_as(subscription.lane_id.select),
         build=build,
-        is_under_way=is_under_way,
+        is_building=is_building,
     )
 
 
-# --- Its rows, made in steps of what board and journal had at one moment; the first takes the cut
+# --- Its rows, made in steps; the first step takes the cut of board and journal
 
 
 def rows_since(topic: Topic, subscription: Subscription, mode: ResumeMode, offset: int) -> RowBuild:
-    """Return what a client is sent that has everything up to an offset."""
+    """Return the rows for a client that has everything up to an offset, by a resume mode."""
     lane_id = subscription.lane_id
     if mode is ResumeMode.REPLAY:
         return replayed(topic, lane_id, offset)
@@ -377,13 +380,13 @@ def rows_since(topic: Topic, subscription: Subscription, mode: ResumeMode, offse
 
 
 def replayed(topic: Topic, lane_id: LaneId, offset: int) -> RowBuild:
-    """Return what the journal has after an offset as the lane would have sent it then.
+    """Return the messages of the journal after an offset as the lane would have sent them.
 
-    The rows may be those of another subscriber: they are read, never changed.
+    Equal subscribers share the rows, so they must not be changed.
     """
 
     def steps() -> Steps[list[Frame]]:
-        # Only here: a copy for each of many equal readers would cost as many journals.
+        # Copied only here, where equal readers share the result.
         missed = topic.journal.after(offset)
         yield from pause_before(missed)
         if lane_id.interval_ns:
@@ -395,13 +398,10 @@ def replayed(topic: Topic, lane_id: LaneId, offset: int) -> RowBuild:
 
 
 def snapshot_rows(topic: Topic, subscription: Subscription) -> Steps[Sequence[Frame]]:
-    """Return the records at this moment, in the order asked for.
-
-    Else they are in that of their window, or by age.
-    """
+    """Return the present records in the subscription's order, or its window's, or by age."""
     rows = topic.records(subscription.lane_id.feed)
     order, shape = subscription.order, subscription.lane_id.feed.shape
-    # A window's rows come in its own order, which is nearly always the one asked for.
+    # A window has its rows in order, nearly always the one that was asked for.
     if order is None or (isinstance(shape, Window) and shape.order == order):
         return rows
     yield from pause_before(rows)
@@ -411,9 +411,9 @@ def snapshot_rows(topic: Topic, subscription: Subscription) -> Steps[Sequence[Fr
 
 
 def merged_since(topic: Topic, lane_id: LaneId, offset: int) -> Steps[Sequence[Frame]]:
-    """Return what was missed, as shown, put together as a full queue is.
+    """Return missed messages with the selected fields, conflated as a full queue is.
 
-    All removals are in it: the client may have rows from after its bookmark.
+    All removals are included: the client may have rows from after its bookmark.
     """
     backlog = Backlog(queue_rules(lane_id, topic.definition))
     missed = topic.journal.after(offset)
@@ -421,8 +421,8 @@ def merged_since(topic: Topic, lane_id: LaneId, offset: int) -> Steps[Sequence[F
     missed = yield from passing(lane_id, topic.name, missed)
 
     def absorb(piece: Sequence[Frame]) -> tuple[Frame, ...]:
-        # As if every key had been there: the client ignores a removal too many, and one too few
-        # would leave it a record that is gone.
+        # As if every key had been there: a client ignores a removal of an unknown key, but would
+        # keep a record whose removal it is not sent.
         backlog.absorb(all_shown(shown_as(lane_id.select), piece), lambda *_: True)
         return ()
 
@@ -431,15 +431,15 @@ def merged_since(topic: Topic, lane_id: LaneId, offset: int) -> Steps[Sequence[F
 
 
 def _changes(topic: Topic, lane_id: LaneId, offset: int) -> Steps[Sequence[Frame]]:
-    """Return the newest record of each conflation key changed since, oldest first.
+    """Return the newest record of each conflation key that changed since, oldest first.
 
-    All removals are in it: the client may have rows from after its bookmark, with keys that came
-    and went.
+    All removals are included: the client may have rows from after its bookmark, also of keys that
+    came and went.
     """
     assert topic.sow is not None
     matches = matcher(lane_id.feed.filter, topic.name)
     is_counted = lane_id.counted and topic.journal.dropped_through <= offset
-    # The cut: all that is looked at later is taken from board and journal here.
+    # The cut: later steps read only these copies of board and journal.
     changed = topic.sow.board.rows(offset, oof=lane_id.oof)
     departed = topic.sow.board.departed(offset) if lane_id.oof else []
     missed = topic.journal.after(offset) if is_counted else []
@@ -469,7 +469,7 @@ _OFFSET = attrgetter("offset")
 
 
 def _counted(rows: Sequence[Frame], missed: Sequence[Frame]) -> Steps[list[Frame]]:
-    """Return rows with the messages that they stand for, as far as the journal has them."""
+    """Return rows with receipts of the messages that they stand for, as the journal has them."""
     counts: dict[str, Receipt] = {}
 
     def count(piece: Sequence[Frame]) -> tuple[Frame, ...]:

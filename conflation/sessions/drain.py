@@ -16,10 +16,10 @@ from tidegate.keys.text.duration import Instant
 
 @dataclass(slots=True, eq=False)
 class Drain:
-    """The queue of an ended subscription, which is sent before the event of its end.
+    """The queue of an ended subscription, which is sent before its `unsubscribed`.
 
     `rules` is the id of its lane. Rows are counted in the topic's `sums` as they are sent, because
-    the subscriber no longer exists to count them.
+    the subscriber that would count them no longer exists.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Drain:
         self._move(deliveries(batch.frames), "delivered")
         return Rows(self.name, self.topic.name, self.topic.epoch, "publish", batch)
 
-    def relieve(self) -> None:
+    def apply_policy(self) -> None:
         """Apply the topic's queue policy: the session's queue is full."""
         policy = self.topic.definition.policy
         if policy is QueuePolicy.UNSUBSCRIBE:
@@ -46,7 +46,7 @@ class Drain:
             self._move(before - self.rows.waiting(), "conflated")
 
     def drop(self, reason: str) -> None:
-        """Give up what is left, and count it as dropped for a reason."""
+        """Drop what is left, and count it as dropped for a reason."""
         waiting = self.rows.waiting()
         self.rows.refill(())
         self._move(waiting, "dropped")

@@ -1,4 +1,4 @@
-"""Lane assignment: subscribers join lanes, and go over to others while messages come."""
+"""Lane assignment: subscribers begin, join lanes, change lanes and end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.outputs import HistoryWanted, Rows
 from tidegate.conflation.schedule import Schedule
 from tidegate.conflation.sessions.backfill import begin, begin_late, continue_replay, supply
-from tidegate.conflation.sessions.lane_change import apply_change, note_change
+from tidegate.conflation.sessions.lane_change import apply_change, plan_change
 from tidegate.conflation.sessions.openings import Openings
 from tidegate.conflation.sessions.registry import SessionRegistry
 from tidegate.conflation.sessions.session import UNLIMITED, Session
@@ -30,10 +30,10 @@ Due = tuple[Feed, Lane] | Subscriber | Topic
 paced replay), or a topic (expiry)."""
 
 SESSION_COST = 20
-"""What the end or the move of a subscription costs, in records that are looked at."""
+"""What ending or moving a subscription costs, in records that are looked at."""
 
 BOOKMARK_EXPIRED = "BOOKMARK_EXPIRED"
-"""Why a replay ends whose next messages are gone, where `bookmark_not_found` is `fail`."""
+"""The end of a replay whose next messages are gone, if `bookmark_not_found` is `fail`."""
 
 NOWHERE = Bookmark("", 0)
 """No topic has this epoch: a subscription that resumes from here gets everything."""
@@ -50,12 +50,12 @@ class LaneAssignment:
         *,
         in_steps: bool = False,
     ) -> None:
-        """Begin empty; `joined` takes each subscriber that is in another lane, and its session."""
-        self.openings = Openings(self._open, self._go_on, in_steps=in_steps)
+        """Begin empty; `joined` is called with each subscriber that has joined a lane."""
+        self.openings = Openings(self._begin_waiting, self._rows_built, in_steps=in_steps)
         self._schedule = schedule
         self._registry = registry
-        self._note_joined = joined
-        # By name, the ends of the subscriptions of dropped topics that are under way.
+        self._on_joined = joined
+        # By name of dropped topics: the steps that end their subscriptions.
         self._ending: dict[str, Steps[None]] = {}
 
     # --- Beginning
@@ -70,7 +70,7 @@ class LaneAssignment:
         *,
         announced: bool,
     ) -> None:
-        """Add a subscriber with its backfill, and let it join its lane unless live rows wait.
+        """Add a subscriber with its backfill; it joins its lane now or once a replay is done.
 
         Raises:
             BookmarkExpired: see `begin`.
@@ -79,7 +79,7 @@ class LaneAssignment:
             "a name subscribes to a topic once"
         )
         subscriber = Subscriber.of(session.id, name, topic, subscription)
-        if self.openings.add(session, subscriber):
+        if self.openings.wait_new(session, subscriber):
             self._registry.add(session, subscriber, announced=announced)
         else:
             with _holding_feed(session, subscriber):
@@ -90,13 +90,13 @@ class LaneAssignment:
         if subscriber.backfill is not None or announced:
             self._registry.wake(session)
 
-    def _open(
+    def _begin_waiting(
         self, session: Session, subscriber: Subscriber, missed: Sequence[Frame], now: Instant
     ) -> None:
-        """Go on with a subscription, or a change of one, that has waited for its board.
+        """Begin a subscription, or make a change of one, that has waited for its board.
 
         It begins as if it were made now. If it has neither snapshot nor bookmark, or is a replay
-        that had caught up, it has a cut that its client knows: `missed` has come since.
+        that had caught up, its client knows its cut: `missed` was published since.
         """
         subscription = subscriber.member.subscription
         if subscriber.lane is not None:
@@ -114,24 +114,24 @@ class LaneAssignment:
                 return
         else:
             begin_late(subscriber, missed)
-            self.openings.follow(session, subscriber)
+            self.openings.build_rows(session, subscriber)
             self._join(session, subscriber, now)
         self._apply_due_change(session, subscriber, now)
         for watcher in subscriber.watchers:
             watcher.moved(now)
         self._registry.wake(session)
 
-    def _go_on(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
-        """Send the rows that were under way, and make the change that has waited for them."""
+    def _rows_built(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
+        """Send rows that have been built, and make a change that has waited for them."""
         self._apply_due_change(session, subscriber, now)
         self._registry.wake(session)
 
     def _begin(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
         begin(subscriber, session.limits if session.conflated else UNLIMITED, now)
-        self.openings.follow(session, subscriber)
+        self.openings.build_rows(session, subscriber)
 
     def adopt(self, session: Session, subscriber: Subscriber) -> None:
-        """Add a subscriber of another engine as it is, with its lane and its deadlines."""
+        """Add a subscriber of another engine with its lane and its deadlines."""
         session.subscribers.add(subscriber)
         if subscriber.lane is not None and subscriber.feed is not None:
             feed, lane = subscriber.feed, subscriber.lane
@@ -140,7 +140,7 @@ class LaneAssignment:
             self._schedule.arm(subscriber.backfill, subscriber, subscriber.topic.name)
 
     def restart(self, topic: Topic, now: Instant) -> None:
-        """Begin every subscription of a topic again, with a snapshot: it has a new epoch."""
+        """Begin every subscription of a topic with a new epoch again, with a snapshot."""
         for session, before in self._registry.of_topic(topic.name):
             change = before.change
             wanted = before.member.subscription if change is None else change.subscription
@@ -158,27 +158,27 @@ class LaneAssignment:
 
     # --- Takes
 
-    def go_on_after_take(self, session: Session, now: Instant) -> None:
-        """Go on with what a take has begun or has brought to its end."""
+    def continue_after_take(self, session: Session, now: Instant) -> None:
+        """Continue backfills, and build the rows of catch-ups that the take has begun."""
         for subscriber in session.subscribers:
             if subscriber.backfill is not None:
                 self.continue_backfill(session, subscriber, now)
-            elif subscriber.is_turning:
-                self.openings.follow(session, subscriber)
+            elif subscriber.awaits_rows:
+                self.openings.build_rows(session, subscriber)
 
     def take_together(self, cohort: Cohort, bytes_max: int) -> Rows | None:
-        """Return rows for a cohort; one far behind ends, and has its rows made in steps."""
+        """Return rows for a cohort; one that is far behind ends, and its rows are made in steps."""
         answered = self._registry.dissolve_far_behind(cohort) if self.openings.in_steps else None
         if answered is None:
             return self._registry.take_together(cohort, bytes_max)
         for session in answered:
-            self.openings.follow(session, session.only_subscriber)
+            self.openings.build_rows(session, session.only_subscriber)
         return None
 
     # --- Backfill
 
     def continue_backfill(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
-        """Arm the next row of a backfill; if it is out, go on to live rows, or end a `sow`."""
+        """Arm the next row of a backfill; after its last, begin live rows or end a `sow`."""
         cursor = subscriber.backfill
         assert cursor is not None, "only a backfill is continued"
         self._schedule.arm(cursor, subscriber, subscriber.topic.name)
@@ -196,28 +196,28 @@ class LaneAssignment:
         if subscription.command is Command.SOW:
             self._registry.finish_query(session, subscriber)
             return
-        # Messages came while the replay ran. Once none are left it may join without a gap.
+        # Messages were published while the replay ran; it joins once none of them are left.
         try:
             subscriber.backfill = continue_replay(subscriber, cursor)
         except BookmarkExpired:
             self._registry.end_subscriber(session, subscriber, BOOKMARK_EXPIRED)
             return
         if subscriber.backfill is not None:
-            self.openings.follow(session, subscriber)
+            self.openings.build_rows(session, subscriber)
             return
         subscriber.member.cut = subscriber.topic.head
-        if not self.openings.add_replayed(session, subscriber):
+        if not self.openings.wait_replayed(session, subscriber):
             self._join(session, subscriber, now)
             self._apply_due_change(session, subscriber, now)
 
     def supply(
         self, session: Session, wanted: HistoryWanted, piece: Sequence[Frame], now: Instant
     ) -> None:
-        """Give a replay what it wanted of an archive, unless it has gone on without it."""
+        """Give a replay what it asked of an archive, unless it does not need that any more."""
         subscriber = session.subscribers.get(wanted.subscriber)
         if subscriber is None or subscriber.backfill is None or subscriber.history is None:
             return
-        # The gateway may be late: the topic may have been restarted, or the piece supplied before.
+        # The topic may have been restarted meanwhile, or the piece supplied before.
         place = subscriber.topic.place(Bookmark(wanted.epoch, wanted.after))
         if place != Bookmark(subscriber.topic.epoch, subscriber.history.after):
             return
@@ -227,7 +227,7 @@ class LaneAssignment:
         except BookmarkExpired:
             self._registry.end_subscriber(session, subscriber, BOOKMARK_EXPIRED)
             return
-        self.openings.follow(session, subscriber)
+        self.openings.build_rows(session, subscriber)
         self.continue_backfill(session, subscriber, now)
         for watcher in subscriber.watchers:
             watcher.moved(now)
@@ -238,10 +238,10 @@ class LaneAssignment:
     def change(
         self, session: Session, subscriber: Subscriber, subscription: Subscription, now: Instant
     ) -> None:
-        """Give a subscriber other options, which take effect when what is held goes."""
+        """Give a subscriber other options, which take effect when held rows are sent."""
         for watcher in subscriber.watchers:
             watcher.changes(subscription, now)
-        change = note_change(session, subscriber, subscription, now)
+        change = plan_change(session, subscriber, subscription, now)
         if change is not None and subscriber.lane is not None:
             self._schedule.arm(change, subscriber, subscriber.topic.name)
             self._apply_due_change(session, subscriber, now)
@@ -250,34 +250,34 @@ class LaneAssignment:
         self._registry.wake(session)
 
     def reassign_all(self, topic: str, now: Instant) -> None:
-        """Move queues to the lanes that a new policy of a topic, such as `always`, asks for.
+        """Move queues to the lanes of a topic's new policy, such as `always`; many in steps.
 
-        Very many go in steps: a queue conflates by the old policy until it has moved.
+        A queue is conflated by the old policy until it has moved.
         """
         sessions = self._registry.sessions_of(topic)
-        self.openings.do(self._reassigned(sessions, now))
+        self.openings.run(self._reassign_in_steps(sessions, now))
 
-    def _reassigned(self, sessions: Sequence[Session], now: Instant) -> Steps[None]:
+    def _reassign_in_steps(self, sessions: Sequence[Session], now: Instant) -> Steps[None]:
         def reassign(piece: Sequence[Session]) -> tuple[Session, ...]:
             for session in self._registry.present([each.id for each in piece]):
                 if session.ended is None:
-                    # It is not the time of the definition any more, after the first step.
+                    # After the first step, `now` is a time of the past.
                     self.reassign(session, max(now, self.openings.now))
             return ()
 
         yield from in_steps(sessions, reassign, SESSION_COST)
 
     def end_all(self, topic: Topic, reason: str) -> None:
-        """End the subscriptions of a topic that is dropped, very many in steps."""
-        self._ending[topic.name] = self._ended(topic, reason)
-        self.openings.do(self._ending[topic.name])
+        """End the subscriptions of a topic that is dropped, many of them in steps."""
+        self._ending[topic.name] = self._end_in_steps(topic, reason)
+        self.openings.run(self._ending[topic.name])
 
     def finish_ending(self, topic: str) -> None:
-        """End what is left of a topic's subscriptions: another topic is to have its name."""
+        """End the remaining subscriptions of a dropped topic, as another takes its name."""
         if topic in self._ending:
             finished(self._ending[topic])
 
-    def _ended(self, topic: Topic, reason: str) -> Steps[None]:
+    def _end_in_steps(self, topic: Topic, reason: str) -> Steps[None]:
         def end(piece: Sequence[Session]) -> tuple[Session, ...]:
             for session in self._registry.present([each.id for each in piece]):
                 for subscriber in session.subscribers:
@@ -292,17 +292,17 @@ class LaneAssignment:
         del self._ending[topic.name]
 
     def reassign(self, session: Session, now: Instant) -> None:
-        """Move a session's queues to the lanes that its queue policies ask for now."""
+        """Move a session's queues to the lanes of its present queue policies."""
         for subscriber in session.subscribers:
             lane = subscriber.lane
             if lane is None or not subscriber.queues or subscriber.change is not None:
-                continue  # what changes already asks for its lane anew when it is due
+                continue  # a change that is due finds the lane by itself
             subscription = subscriber.member.subscription
             if lane.id != subscriber.lane_id(subscription, conflated=session.conflated):
                 self._registry.leave_cohort(session)
                 self.change(session, subscriber, subscription, now)
 
-    def release(self, subscriber: Subscriber, now: Instant) -> None:
+    def handle_deadline(self, subscriber: Subscriber, now: Instant) -> None:
         """Act on a subscriber's deadline: that of a change, or of a paced replay's next row."""
         session = self._registry.isolate(subscriber.member.session)
         is_changed = self._apply_due_change(session, subscriber, now)
@@ -314,30 +314,31 @@ class LaneAssignment:
         self._joined(session, subscriber, now)
 
     def _apply_due_change(self, session: Session, subscriber: Subscriber, now: Instant) -> bool:
-        """Change lanes if that is due; a replay that has not caught up has none to leave yet.
+        """Change lanes if that is due; return whether it was.
 
-        Rows of the change before, if they are under way, come first.
+        A replay waits until it has caught up and has a lane, and a second change until the rows of
+        the first one are built.
         """
         change = subscriber.change
-        if change is None or subscriber.lane is None or subscriber.is_turning:
+        if change is None or subscriber.lane is None or subscriber.awaits_rows:
             return False
         if change.deadline is None or change.deadline > now:
             return False
-        if self.openings.add_change(session, subscriber):
+        if self.openings.wait_change(session, subscriber):
             return False
         apply_change(session, subscriber)
-        self.openings.follow(session, subscriber)
+        self.openings.build_rows(session, subscriber)
         self._joined(session, subscriber, now)
         return True
 
     def _joined(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
-        self._note_joined(session, subscriber)
+        self._on_joined(session, subscriber)
         for watcher in subscriber.watchers:
             watcher.moved(now)
 
 
 def _holding_feed(session: Session, subscriber: Subscriber) -> AbstractContextManager[None]:
-    """Hold the feed that a new subscriber's snapshot and lane have in common, if it is to join."""
+    """Hold the feed from which a new subscriber reads its snapshot and then its lane."""
     if not subscriber.joins_at_once:
         return nullcontext()
     lane_id = subscriber.lane_id(subscriber.member.subscription, conflated=session.conflated)

@@ -1,4 +1,4 @@
-"""Changes of options while messages come: from one lane to another, with all that is owed."""
+"""Changes of options: a subscriber moves to another lane with all that it was not sent yet."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tidegate.conflation.subscription import Subscription
 from tidegate.keys.text.duration import Instant
 
 
-def note_change(
+def plan_change(
     session: Session, subscriber: Subscriber, subscription: Subscription, now: Instant
 ) -> PendingChange | None:
-    """Note what a subscriber changes to, and when; None if its lane stays the same.
+    """Plan the change to other options; return None if the lane stays the same.
 
-    What is held goes at the earlier of its own deadline and `now` plus the new interval, and the
-    subscriber with it; until then the old options hold (rule change-1). It goes at once where
-    nothing is held, where every message is asked for, and to another board. A subscriber without
-    a lane goes once it has one.
+    It takes effect, and held rows are sent, at the earlier of their deadline and `now` plus the new
+    interval; until then the old options hold (rule change-1). It takes effect at once if nothing is
+    held, if every message is asked for, and if the board changes. A subscriber without a lane
+    changes once it has one.
     """
     before, lane = subscriber.change, subscriber.lane
     held_until = None if lane is None else lane.deadline
     if before is not None:
-        # A second change must not put off what the first one has promised.
+        # A second change must not delay the rows that the first one has promised.
         held_until, before.deadline = before.deadline, None
     subscriber.paused, subscriber.change = subscription.paused, None
     lane_id = subscriber.lane_id(subscription, conflated=session.conflated)
@@ -46,11 +46,11 @@ def note_change(
 
 
 def apply_change(session: Session, subscriber: Subscriber) -> None:
-    """Leave the old lane with all that it has for the member, held or not, and join the new one.
+    """Move to the new lane, with all rows that the old one has for the member, held or not.
 
-    From board to board of the same view the member's position is all that there is to keep. Else
-    rows are made in steps, of which this is the first: what the old lane had, and what another
-    filter shows and hides.
+    If both lanes read the same board, the member keeps its position and nothing else. Otherwise a
+    catch-up is made in steps, the first of them now: the rows of the old lane, and those that
+    another filter shows and hides.
     """
     member, old, old_feed = subscriber.member, subscriber.lane, subscriber.feed
     change = subscriber.change
@@ -68,30 +68,30 @@ def apply_change(session: Session, subscriber: Subscriber) -> None:
     backlog = member.backlog
     member.backlog = None
     member.subscription = change.subscription
-    # Positions of the old lane say nothing in the new one, and neither does what they refer to.
+    # Positions of the old lane, and what refers to them, mean nothing in the new one.
     member.conflated_to = member.released = 0
     member.owed = None
     member.track_sent()
-    # It joins before it leaves: a topic forgets a board without lanes, and both may have the same.
+    # Join first: the lanes may share a board, which a topic drops once it has no lanes.
     subscriber.join(conflated=session.conflated)
     new, feed = subscriber.lane, subscriber.feed
     assert new is not None
     assert feed is not None
-    # What it was sent so far counts on: matched and filtered are differences to these.
+    # Its counts continue: matched and filtered are differences to these.
     member.joined = feed.accepted + joined
     member.passed = subscriber.topic.filtered_out(feed) + passed
     at_a_place = subscriber.catch_up is None and backlog is None
     if at_a_place and new.is_stateless and old.counts_offsets and _shows_the_same(old, new):
-        # What the old lane held is let go to it alone, so it need not wait for the new lane.
+        # What the old lane held is released to it, so that it does not wait for the new lane.
         member.position, member.cut, member.released = since, cut, new.board.head
     else:
         member.catch_up = None
         earlier = [] if subscriber.catch_up is None else subscriber.catch_up.pairs_left
         keys: list[str] = []
-        rows = _turned(subscriber, old, earlier, left, keys)
+        rows = _transition(subscriber, old, earlier, left, keys)
         cursor = RowCursor.catch_up((), subscriber.topic.head)
         cursor.begin(RowBuild(rows, keys, lambda: None if earlier else left.counted()))
-        subscriber.catch_up = cursor if cursor.is_under_way or cursor.rows else None
+        subscriber.catch_up = cursor if cursor.is_building or cursor.rows else None
     subscriber.leave_lane(old)
 
 
@@ -99,21 +99,21 @@ def _shows_the_same(old: Lane, new: Lane) -> bool:
     return (old.id.feed, old.id.select) == (new.id.feed, new.id.select)
 
 
-def _turned(
+def _transition(
     subscriber: Subscriber, old: Lane, earlier: list[Pair], left: Undelivered, keys: list[str]
 ) -> Steps[Sequence[Frame]]:
-    """Return what a client is sent between two lanes, behind `earlier`, and fill in `keys`."""
+    """Return the rows between two lanes, after those of `earlier`; fill in `keys`."""
     member, new = subscriber.member, subscriber.lane
     assert new is not None
     same = _shows_the_same(old, new)
-    # The cut: what is published from here on comes from the new lane.
+    # The cut: rows of later messages come from the new lane.
     boards = ([], []) if same else (old.board.frames(), new.board.frames())
     rows, unreported = yield from left.steps
     for row_key, messages in unreported:  # older than what is pending of their keys
         member.add_unreported(row_key, messages)
     pairs = yield from _put_after(subscriber, earlier, old, rows)
     if not same:
-        # Other rows or fields: deltas would be against values that the client never had.
+        # With other rows or fields the client does not have the base of the next delta.
         member.drop_delta_base()
         changed = yield from _changed(old, new, boards, member)
         pairs = yield from _put_after(subscriber, pairs, new, changed)
@@ -132,7 +132,7 @@ Boards = tuple[list[Frame], list[Frame]]
 
 
 def _changed(old: Lane, new: Lane, boards: Boards, member: Member) -> Steps[list[Pair]]:
-    """Return the rows that turn the old view of a client into the new one; they are no messages."""
+    """Return the rows that change a client's old view to the new one; they are no messages."""
     before, after = boards
     shown_before = yield from _view(before, old)
     shown_after = yield from _view(after, new)
@@ -154,7 +154,7 @@ def _changed(old: Lane, new: Lane, boards: Boards, member: Member) -> Steps[list
         return rows
 
     rows: list[Frame] = []
-    # Without `oof` removals were not asked for: rows that the new filter hides go stale.
+    # Without `oof` no removals are sent: rows that the new filter hides become stale.
     if new.id.oof:
         rows += yield from in_steps(before, hidden)
     if queries:
@@ -163,7 +163,7 @@ def _changed(old: Lane, new: Lane, boards: Boards, member: Member) -> Steps[list
 
 
 def _view(frames: Sequence[Frame], lane: Lane) -> Steps[dict[str, Frame]]:
-    """Return the rows of a client that has everything, as shown, by the key that it knows."""
+    """Return the rows that a client has if it was sent everything, by row key."""
     shown = shown_as(lane.id.select)
     view: dict[str, Frame] = {}
 
@@ -192,11 +192,11 @@ def _in(row: Frame) -> Row:
 def _put_after(
     subscriber: Subscriber, earlier: list[Pair], lane: Lane, rows: Sequence[Pair]
 ) -> Steps[list[Pair]]:
-    """Return what a subscriber has to catch up with, and behind it these rows of a lane.
+    """Return the rows of a catch-up followed by these rows of a lane.
 
-    They are put together if the new lane allows it.
+    Rows of one key are put together if the new lane allows it.
     """
-    # A key of one board may be the text of another's, so its specification is part of it here.
+    # Two boards may use one text for different keys, so the key includes the specification.
     spec, new = lane.id.feed.key_spec, subscriber.lane
     member = subscriber.member
 
@@ -210,8 +210,7 @@ def _put_after(
     pairs = earlier + (yield from in_steps(rows, known))
     if new is None or new.id.lists:
         return pairs
-    # Rows of a list are single messages; where the new lane combines, they are what it would
-    # have made of each.
+    # Rows of a list are single messages; a lane that combines has them in its own form.
     if lane.id.lists and combines(new.id):
         pairs = [(board_key, lifted(row, new.id)) for board_key, row in pairs]
     return (yield from collapsing(pairs))

@@ -13,63 +13,63 @@ from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.topics.topic import Topic
 
 ROWS_MAX = 1_000
-"""Messages that one step in idle time conflates: it holds up the event loop for that long."""
+"""Messages that one step in idle time conflates, which bounds how long it blocks the event loop."""
 ARMED_AT_ONCE = 16
-"""Subscribers of a session whose watermarks are set anew with each that joins a lane."""
+"""Up to so many subscribers of a session, its watermarks are set at each join of a lane."""
 WORTH_ONE_IN = 8
-"""At least this part of a queue must be new before it is conflated again in idle time."""
+"""One message in so many of a queue must be new before idle time is spent on it again."""
 
 
 class QueueLimiter:
-    """Looks at a queue when it may have reached the next level that matters, and at no other.
+    """Applies the limits of sessions when their queues may have reached the next relevant level.
 
-    The room that a session has before that level is shared among its subscribers, each of which
+    The room that a session has before that level is divided among its subscribers, each of which
     has a watermark at the feed that it reads from: no queue grows faster than its feed. So a
-    publish costs the queues that may have got there, and not the others (law 1).
+    publish costs only the queues that may have reached it (law 1).
     """
 
     def __init__(self, registry: SessionRegistry) -> None:
         self._registry = registry
-        # Sessions above the level from which on idle time is worth spending on them.
+        # Sessions that may be above their lower threshold, or more than half full.
         self._long: dict[str, Session] = {}
-        # Sessions whose watermarks are to be set anew before the next publish.
+        # Sessions whose watermarks have to be set again before the next publish.
         self._unarmed: dict[str, Session] = {}
         self._forced = self._background = self._unsubscribed = 0
 
-    def grown(self, topic: Topic) -> None:
-        """Relieve full queues, or close their sessions: a topic has new messages."""
+    def enforce_grown(self, topic: Topic) -> None:
+        """Apply the limits of sessions whose queues may be full: a topic has new messages."""
         for session_id in dict.fromkeys(place[0] for place in topic.overgrown()):
-            self.look(self._registry.isolate(session_id))
+            self.enforce(self._registry.isolate(session_id))
 
     def joined(self, session: Session, subscriber: Subscriber) -> None:
-        """Note that a subscriber has joined a lane: its session's room is shared anew.
+        """Divide a session's room again: a subscriber has joined a lane.
 
-        Of many subscribers not at once: each shares it among all, so a pattern of many topics,
-        which joins lane after lane, would cost the square of their number.
+        A session with many subscribers is divided later, by `arm_joined`: a pattern of many topics
+        joins lane after lane, and that would take time for the square of their number.
         """
         if len(session.subscribers) <= ARMED_AT_ONCE:
-            self.arm(session)  # else a publish would do it for ten thousand sessions that have come
+            self.arm(session)  # or the next publish would do it for ten thousand new sessions
             return
         self._unarmed[session.id] = session
-        # What is empty changes no level, but what is left of a lane may have been the queue.
+        # An empty queue changes no level, but the lane that was left may have had one.
         if session.is_crossed or any(subscriber.queued()):
-            self._note_level(session)
+            self._update_level(session)
 
     def arm_joined(self) -> None:
-        """Set the watermarks of sessions that have joined lanes: from now on their queues grow."""
+        """Set the watermarks of sessions that have joined lanes, before a publish."""
         unarmed, self._unarmed = self._unarmed, {}
         for session in unarmed.values():
             if session.ended is None:
                 self.arm(session)
 
     def arm(self, session: Session) -> None:
-        """Set a session's watermarks anew: its subscribers' lanes or its limits have changed."""
+        """Set a session's watermarks again: its subscribers' lanes or its limits have changed."""
         self._unarmed.pop(session.id, None)
         subscribers = [each for each in session.subscribers if each.queues]
         queued, queued_bytes = session.queued()
         messages, size = session.limits.room(queued, queued_bytes + session.unsent_bytes)
-        # Equal shares: whichever queue grows, the sum reaches the level no earlier than one of
-        # these is crossed. Then the rest of the room is shared anew.
+        # Equal shares: whichever queue grows, the sum reaches the level no earlier than one share
+        # is used up. Then the rest of the room is divided again.
         for subscriber in subscribers:
             feed = subscriber.feed
             assert feed is not None
@@ -78,14 +78,15 @@ class QueueLimiter:
                 feed.grown_messages + messages // len(subscribers),
                 feed.grown_bytes + size // len(subscribers),
             )
-        self._note_level(session)
+        self._update_level(session)
 
-    def look(self, session: Session) -> None:
+    def enforce(self, session: Session) -> None:
         """Apply a session's limits: conflate its queue, and close it if that was not enough.
 
-        These are steps 2 and 3 of a full queue; step 1, holding up the publisher, is the gateway's.
+        These are steps 2 and 3 of a full queue; step 1, which the gateway does, is to let the
+        publisher wait.
         """
-        self._note_level(session)
+        self._update_level(session)
         if session.is_above(FULL_PERCENT) and session.conflated:
             self._conflate(session)
         if session.is_above(FULL_PERCENT):
@@ -96,8 +97,8 @@ class QueueLimiter:
             self.forget(session)
 
     def note_unsent(self, session: Session, unsent_bytes: int) -> None:
-        """Note the bytes that a socket holds; more of them leave less room for the queue."""
-        # More unsent bytes leave less room, so watermarks move; fewer may only end a crossing.
+        """Record the bytes that a socket holds; they take up room of the queue."""
+        # More bytes move the watermarks; fewer can only bring the queue below its threshold.
         rises = unsent_bytes > session.unsent_bytes
         session.unsent_bytes = unsent_bytes
         if rises:
@@ -106,18 +107,18 @@ class QueueLimiter:
             self.taken(session)
 
     def left(self, session: Session) -> None:
-        """Note that a subscriber has left; what was queued for it goes as full values (queue-10).
+        """Divide a session's room again: a subscriber has left, and its queue is now a drain.
 
-        A queue of deltas grows by that. It is judged with the next message.
+        A drain has values in place of deltas (queue-10), so it may be larger than the queue was.
+        Limits apply to it with the next message.
         """
         if session.ended is None:
             self.arm(session)
 
     def taken(self, session: Session) -> None:
-        """Note that a queue has become shorter."""
-        # Each take comes by here: sessions that were never long are done after this question.
+        """Announce a queue that is below its lower threshold again: it has become shorter."""
         if session.is_crossed and session.ended is None:
-            self._note_level(session)
+            self._update_level(session)
 
     def forget(self, session: Session) -> None:
         """Forget a session that has ended."""
@@ -136,7 +137,7 @@ class QueueLimiter:
         self._forget_short()
         long = [one for one in self._long.values() if one.conflated and _is_long(one)]
         for session in sorted(long, key=_fullness, reverse=True):
-            subscriber = max(_worthwhile(session), key=Subscriber.unconflated, default=None)
+            subscriber = max(_worth_conflating(session), key=Subscriber.unconflated, default=None)
             if subscriber is not None:
                 self._registry.leave_cohort(session)  # its queue will differ from theirs
                 subscriber.conflate(ROWS_MAX)
@@ -148,11 +149,11 @@ class QueueLimiter:
     # --- Questions
 
     def counts(self) -> Remedies:
-        """Return what became of queues so far."""
+        """Return how many queues were conflated, and subscriptions ended, so far."""
         return Remedies(self._forced, self._background, self._unsubscribed)
 
     def over_half_full(self, topic: Topic) -> set[str]:
-        """Return the sessions more than half full whose queue this topic fills among others."""
+        """Return the sessions that are more than half full and queue messages of this topic."""
         self._forget_short()
         return {
             session.id
@@ -174,9 +175,8 @@ class QueueLimiter:
     def _conflate(self, session: Session) -> None:
         """Conflate the whole queue, topic by topic, as far as the topics' policies go."""
         self._forced += 1
-        # Oldest first, as they go out.
-        for drain in session.drains():
-            drain.relieve()
+        for drain in session.drains():  # they are older than the queues
+            drain.apply_policy()
         queued = [each for each in session.subscribers if each.queued()[0]]
         for subscriber in queued:
             if subscriber.topic.definition.policy is QueuePolicy.CONFLATE:
@@ -188,8 +188,8 @@ class QueueLimiter:
             self._unsubscribed += 1
             self._registry.end_subscriber(session, subscriber, "BACK_PRESSURE")
 
-    def _note_level(self, session: Session) -> None:
-        """Announce thresholds that were crossed, and remember a long queue."""
+    def _update_level(self, session: Session) -> None:
+        """Announce a threshold that was crossed, and add a long queue to `_long`."""
         messages, size = session.fills()
         limits = session.limits
         if not session.is_crossed and limits.is_above(limits.upper_percent, messages, size):
@@ -223,7 +223,7 @@ def _fullness(session: Session) -> float:
     return max(messages / limits.messages_max, size / limits.bytes_max)
 
 
-def _worthwhile(session: Session) -> list[Subscriber]:
+def _worth_conflating(session: Session) -> list[Subscriber]:
     """Return the queues that may be conflated, and of which enough is new."""
     return [
         subscriber

@@ -276,7 +276,7 @@ class SessionRegistry:
         sessions = self.present(list(cohort.members))
         for session in sessions:
             self.leave_cohort(session)
-            session.only_subscriber.follow(answer)
+            session.only_subscriber.send_catch_up(answer)
         cohort.ready = False
         return sessions
 
@@ -295,7 +295,7 @@ class SessionRegistry:
         if batch.payload_bytes > bytes_max and len(batch.frames) > 1:
             for session in self.present(list(cohort.members)):
                 self.leave_cohort(session)
-                session.only_subscriber.divide(batch)
+                session.only_subscriber.split(batch)
             return None
         topic = self.get(next(iter(cohort.members))).only_subscriber.topic
         # No name: only sessions of several subscriptions write one.

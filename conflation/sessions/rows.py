@@ -1,4 +1,4 @@
-"""Rows that go to one subscriber before those of its lane, and where it stands in them."""
+"""Rows that one subscriber is sent before those of its lane, and its position in them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidegate.keys.text.rate import Rate
 class RowCursor:
     """A position in rows that are pulled as the socket drains, and never queued.
 
-    One class serves four sources. They differ in who fills `rows` and in what is left empty:
+    One class serves four sources. They differ in what fills `rows`, and in the fields they use:
 
         snapshot   the records at a subscription's cut; they replace what the client holds
         replay     what was published since a bookmark; an archive may supply `rows` in pieces
@@ -41,19 +41,19 @@ class RowCursor:
         rows: all rows, as references: a large snapshot costs a pointer a row.
         through: the offset that a client has everything up to once all rows are out; the last
             piece carries it as its id. None where more is queued after these rows.
-        keys: of a catch-up, by what each row is put together with others (see `collapsed`).
-        is_snapshot: the rows stand in a group, whose end carries the id.
-        is_in_order: the rows are in the order of their offsets, so each piece carries an id: a
-            reader that is cut off in a long answer does not begin it again.
+        keys: of a catch-up, the key by which each row is put together with others (`collapsing`).
+        is_snapshot: the rows are in a group, whose end carries the id.
+        is_in_order: the rows are in the order of their offsets, so each piece carries an id, and a
+            reader whose connection breaks does not begin a long answer again.
         resumed: what the client is sent before the first row.
         batch_size: rows in a piece at most; None for no bound but bytes.
-        shown: how a row is shown; applied as late as possible, so that references are kept.
-        pacing: when each row of a replay is due; `deadline` is then when the next one may go.
-        build: how `rows` are made, if that takes several steps; equal cursors share it.
-        is_under_way: `build` is not done; until `complete` there is nothing to take.
+        shown: selects the fields of a row; applied at the take, so that `rows` are references.
+        pacing: when each row of a replay is due; `deadline` is then the time of the next one.
+        build: makes `rows`, if that takes several steps; equal cursors share it.
+        is_building: `build` is not done; until `complete` there is nothing to take.
         has_more: of a catch-up, another part of the same flush follows its rows.
         has_begun: `resumed` and the begin of the group were sent.
-        is_done: a take has found the end. An empty group is done only once it was sent.
+        is_done: a take has reached the end; also an empty group has to be taken once.
     """
 
     rows: Sequence[Frame]
@@ -67,7 +67,7 @@ class RowCursor:
     pacing: Pacing | None = None
     deadline: Instant | None = None
     build: RowBuild | None = None
-    is_under_way: bool = False
+    is_building: bool = False
     has_more: bool = False
     sent: int = 0
     has_begun: bool = False
@@ -80,12 +80,11 @@ class RowCursor:
 
     def take(self, bytes_max: int, now: Instant) -> Batch:
         """Return the next piece: about `bytes_max` of payload, and what is due at `now`."""
-        # A piece is cut out first: to copy all rows that are left would cost them with each piece.
+        # A bounded slice: copying all rows that are left for each piece would be quadratic.
         most = ROWS_AT_ONCE if self.shown is None else MADE_AT_ONCE
         stop = self.sent + min(self.batch_size or most, most)
         rows = self._due(self.rows[self.sent : stop], now)
-        # At least one row, however large: else a row above the bound would never go.
-        rows = rows[: prefix_within(rows, bytes_max)]
+        rows = rows[: prefix_within(rows, bytes_max)]  # at least one, however large it is
         if self.pacing is not None:
             for row in rows:
                 self.pacing.went(row, now)
@@ -96,7 +95,7 @@ class RowCursor:
         return Batch(shown, since, self.sent, low_water)
 
     def _low_water(self, rows: Sequence[Frame]) -> int | None:
-        """Return the offset up to which everything is out after a piece; None if it is unknown."""
+        """Return the offset up to which all rows are sent after a piece; None if unknown."""
         if self.is_done:
             return self.through
         if not self.is_in_order or not rows:
@@ -120,26 +119,26 @@ class RowCursor:
         return list(zip(self.keys[self.sent :], self.left, strict=True))
 
     def refill(self, rows: Sequence[Frame], keys: Sequence[str] = ()) -> None:
-        """Continue with other rows; those so far are out."""
+        """Continue with other rows, from their beginning."""
         self.rows, self.keys = rows, keys
         self.sent, self.is_done = 0, False
 
     def begin(self, build: RowBuild) -> None:
-        """Do the first step of a build, whose rows take the place of those that are here."""
-        self.build, self.is_under_way = build, True
+        """Run the first step of a build, whose rows will replace the present ones."""
+        self.build, self.is_building = build, True
         if build.step():
             self.complete()
 
     def complete(self) -> None:
-        """Do what is left to be done of the build, if anything, and take over its rows."""
-        if self.build is not None and self.is_under_way:
+        """Run the remaining steps of the build, if there are any, and take over its rows."""
+        if self.build is not None and self.is_building:
             self.build.finish()
             self.refill(self.build.rows or (), self.build.keys)
-            self.is_under_way = False
+            self.is_building = False
 
     def waiting(self) -> int:
         """Return how many deliveries are still to come."""
-        under_way = self.build.deliveries() if self.build is not None and self.is_under_way else 0
+        under_way = self.build.deliveries() if self.build is not None and self.is_building else 0
         return under_way + deliveries(self.left)
 
     def queued(self) -> tuple[int, int]:
@@ -148,9 +147,9 @@ class RowCursor:
         return len(left), sum(map(sent_bytes, left))
 
     def conflate(self, rules: LaneId, board: Board) -> list[tuple[str, Unreported]]:
-        """Put what is left together by a topic's rules; return the messages no row reports."""
+        """Conflate the rows that are left by a topic's rules; return messages no row reports."""
         self.complete()
-        # The same class that conflates a queue, so that a queue in two parts follows one rule.
+        # The class that conflates queues: these rows may be the first part of one.
         backlog = Backlog(rules)
         backlog.absorb(self.left, board.held_at)
         unseen = backlog.pop_unseen()
@@ -166,14 +165,14 @@ class RowCursor:
         if due > now:
             self.deadline = due
             return ()
-        return rows[:1]  # one at a time: the next row's time depends on when this one went
+        return rows[:1]  # one at a time: the next row's time depends on when this one is sent
 
 
 def deliveries(rows: Iterable[Frame]) -> int:
     """Return how many rows count as delivered.
 
-    A removal brings no value. A row that stands for no message was brought in by a change of
-    filter: it was published before, so it is no delivery of this subscription.
+    A removal has no value. A row that stands for no message was added by a change of filter: it was
+    published before, so it is no delivery of this subscription.
     """
     return sum(not (row.removed or (isinstance(row, Row) and not row.messages)) for row in rows)
 
@@ -182,7 +181,7 @@ def deliveries(rows: Iterable[Frame]) -> int:
 
 
 BURST_NS = SECOND
-"""A replay that was held up runs ahead of its speed by at most this, to make up for it."""
+"""A replay that was delayed catches up on at most so much time by running ahead of its rate."""
 
 
 class Pacing:
@@ -194,12 +193,12 @@ class Pacing:
         self._before: Frame | None = None
 
     def due(self, row: Frame) -> Instant:
-        """Return when this row may follow the one that went last; the first one goes at once."""
+        """Return when this row may follow the one that was sent last; the first is due at once."""
         return self._last if self._before is None else self._last + self._gap_ns(self._before, row)
 
     def went(self, row: Frame, now: Instant) -> None:
-        """Note that a row goes now."""
-        # Measured from when the row was due, so that the mean speed holds although takes are late.
+        """Record that a row is sent now."""
+        # Measured from when the row was due, so that late takes do not lower the mean rate.
         self._last = max(self.due(row), now - BURST_NS)
         self._before = row
 
@@ -222,10 +221,10 @@ class Pacing:
 def collapsing(pairs: Sequence[Pair]) -> Steps[list[Pair]]:
     """Put rows of each key together, in the order of last change.
 
-    Of values that replace one another the last remains and stands for the earlier ones too.
-    Combined values are joined; those that do not combine (other rules, a merger that declines)
-    all stay. The value before a removal stays: without it the removal would be of a key never
-    sent. A row that must not be conflated stays in its place.
+    Of values that replace one another the last one remains, and stands for the earlier ones too.
+    Combined values are joined; those that cannot be joined (other rules, a merger that declines)
+    all remain. The value before a removal remains: without it the removal would be of a key that
+    was never sent. A row that must not be conflated keeps its place.
     """
     rows = _RowsByKey()
 
@@ -239,10 +238,10 @@ def collapsing(pairs: Sequence[Pair]) -> Steps[list[Pair]]:
 
 
 class _RowsByKey:
-    """Rows in their order, and for each key the places of those that another may join."""
+    """Rows in their order, and for each key the places of those that a newer row may join."""
 
     def __init__(self) -> None:
-        # By place: a row leaves the middle at no cost, and the order of places is that of rows.
+        # By place, in order: removing a row from the middle is cheap.
         self._rows: dict[int, Pair] = {}
         self._places: dict[str, list[int]] = {}
         self._next = count()
@@ -268,7 +267,7 @@ class _RowsByKey:
             row = row if unreported is None else unreported.on(row)
             values = self._places.get(board_key, [])
             if len(values) > 1:
-                # The removal between these values is gone, so they may be put together now.
+                # No removal is between these values any more, so they may be put together.
                 last = self._pop(board_key, values[-1])
                 self._append(board_key, self._joined(board_key, last))
         self._append(board_key, row)
@@ -278,7 +277,7 @@ class _RowsByKey:
         if removal is not None:
             unreported = unreported_of(self._rows[removal][1])
             if unreported is not None and not unreported.fits(row):
-                # The value cannot say what the removal stands for, so both go.
+                # The value cannot stand for the messages of the removal, so both are sent.
                 self._append(board_key, row)
                 return
             # A value supersedes the removal before it: the client still holds the key.
@@ -319,11 +318,11 @@ def _meet(older: Frame, newer: Frame) -> bool:
     """Return whether two values of a key may become one."""
     if isinstance(older, CombinedRow) and isinstance(newer, CombinedRow):
         return older.meets(newer)
-    # A combined value and a plain one say different things of their messages: neither replaces.
+    # A combined value and a plain one report their messages differently: neither replaces.
     return not isinstance(older, CombinedRow) and not isinstance(newer, CombinedRow)
 
 
 def _stand_for(older: Frame, newer: Frame) -> Frame:
-    """Return the newer row, which stands for the older one too."""
+    """Return the newer row, which counts the messages of the older one, too."""
     total = receipt_of(older).then(receipt_of(newer))
     return newer if total == receipt_of(newer) else total.on(newer)

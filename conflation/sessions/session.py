@@ -1,4 +1,4 @@
-"""A session: one consumer, its subscribers, and what is sent before their rows."""
+"""The engine's session: one client's subscribers, and what is sent before their rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FULL_PERCENT, HALF_PERCENT = 100, 50
 
 SHARED_ROWS = 500
 SHARED_BYTES = 128 << 10
-"""What a take gives at least before it ends behind a subscriber: half a millisecond to encode."""
+"""A take ends after a subscriber once it has so many rows or bytes: 0.5 ms to encode."""
 
 _RANKS = {Priority.HIGH: 0, Priority.DEFAULT: 1, Priority.LOW: 2}
 
@@ -28,7 +28,7 @@ class QueueLimits:
     """Bounds of what a session's `conflation=none` subscriptions may have waiting.
 
     The engine announces `QueueCrossed` when the queue rises above `upper_percent` of either bound,
-    and when it is then back at `lower_percent` of both (Diffusion's thresholds). A queue above the
+    and again when it is back at `lower_percent` of both (Diffusion's thresholds). A queue above the
     lower threshold is conflated in idle time.
     """
 
@@ -43,7 +43,7 @@ class QueueLimits:
         return over_messages or 100 * size > percent * self.bytes_max
 
     def room(self, messages: int, size: int) -> tuple[int, int]:
-        """Return how many messages and bytes may come before the next level that matters."""
+        """Return how many messages and bytes may be added before the next relevant level."""
         levels = sorted((HALF_PERCENT, self.lower_percent, self.upper_percent, FULL_PERCENT))
         return _room(levels, messages, self.messages_max), _room(levels, size, self.bytes_max)
 
@@ -62,22 +62,22 @@ def _room(levels: Sequence[int], taken: int, most: int) -> int:
 class Subscribers:
     """The subscribers of a session by subscription and topic, in the order of their turns.
 
-    Most sessions have one, which is kept without a dict: that and its key would take as much memory
-    as the subscriber, and ten thousand idle sessions are to be small.
+    Most sessions have one, which is kept without a dict: a dict and its key would take as much
+    memory as the subscriber, for each of ten thousand idle sessions.
     """
 
     __slots__ = ("_by_id", "_only")
 
     def __init__(self) -> None:
         self._only: Subscriber | None = None
-        # From the second one on, and then of all.
+        # Once there was a second one; it then has all of them.
         self._by_id: dict[SubscriberId, Subscriber] | None = None
 
     def __len__(self) -> int:
         return int(self._only is not None) if self._by_id is None else len(self._by_id)
 
     def __iter__(self) -> Iterator[Subscriber]:
-        """Iterate over those that are there now, whatever is added or removed meanwhile."""
+        """Iterate over the present ones; adding and removing meanwhile is allowed."""
         if self._by_id is not None:
             return iter(list(self._by_id.values()))
         return iter(() if self._only is None else (self._only,))
@@ -101,7 +101,7 @@ class Subscribers:
         return only if only is not None and only.id == subscriber_id else None
 
     def add(self, subscriber: Subscriber) -> None:
-        """Add a subscriber; it keeps the turn of one of the same id, whose place it takes."""
+        """Add a subscriber; one of the same id is replaced, at its place in the order of turns."""
         if self._by_id is None:
             only = self._only
             if only is None or only.id == subscriber.id:
@@ -119,23 +119,23 @@ class Subscribers:
             self._only = None
 
     def pass_turn(self, subscriber: Subscriber) -> None:
-        """Let all others have their turn before this one has its next."""
+        """Move a subscriber to the end of the order of turns."""
         if self._by_id is not None:
             self._by_id[subscriber.id] = self._by_id.pop(subscriber.id)
 
 
 class Session:
-    """Subscribers by subscription and topic, and an outbox of control events, in their order.
+    """Subscribers by subscription and topic, and an outbox of control events.
 
-    The outbox goes out before rows: rows are of subscriptions that the client knows to be there.
+    The outbox is sent before rows: a client has to know of a subscription before its first row.
 
     Attributes:
         lasts: it stays open without subscriptions.
         conflated: its topics' queue policies apply; without them a full queue closes it.
-        ready: the gateway was sent `SessionReady`, and no take has found nothing since.
-        unsent_bytes: what its socket holds beyond its own small buffers.
-        is_crossed: its queue rose above the upper threshold, and has not come down to the lower
-            one since.
+        ready: the gateway was sent `SessionReady`, and every take since has found something.
+        unsent_bytes: what its socket holds beyond the buffers of a healthy one.
+        is_crossed: its queue rose above the upper threshold, and has not fallen to the lower one
+            since.
         cohort: the sessions that take together with it.
     """
 
@@ -152,7 +152,7 @@ class Session:
         self.lasts = lasts
         self.conflated = conflated
         self.subscribers = Subscribers()
-        # None while it is empty, as mostly: a thousand idle sessions are to be small.
+        # None while it is empty, which saves memory of idle sessions.
         self._outbox: list[Output | Drain] | None = None
         self.ready = False
         self.ended: CloseReason | None = None
@@ -162,11 +162,11 @@ class Session:
 
     @property
     def outbox(self) -> Sequence[Output | Drain]:
-        """What goes out before rows."""
+        """What is sent before rows."""
         return self._outbox or ()
 
     def put(self, output: Output | Drain) -> None:
-        """Add something that goes out before rows."""
+        """Add an output that is sent before rows."""
         if self._outbox is None:
             self._outbox = []
         self._outbox.append(output)
@@ -174,10 +174,9 @@ class Session:
     def take(self, bytes_max: int, now: Instant, *, in_steps: bool = False) -> list[Output]:
         """Return outputs of about `bytes_max`; `in_steps` as of `Subscriber.take`.
 
-        Topics of a higher priority go first. Subscribers of one rank take turns, so that none
+        Topics of a higher priority are sent first. Subscribers of one rank take turns, so that none
         starves another.
         """
-        # Before any rows: a client has to know of a subscription before it gets rows of it.
         outputs, room = self._from_outbox(bytes_max, now) if self._outbox else ([], bytes_max)
         last_rank, rows_left, least = max(_RANKS.values()), SHARED_ROWS, room - SHARED_BYTES
         for subscriber in sorted(self.subscribers, key=_rank):
@@ -189,7 +188,7 @@ class Session:
             if not taken:
                 continue
             room -= _payload_bytes(taken)
-            # Each has no more than so many at once; hundreds of them would hold up everybody else.
+            # Hundreds of subscribers, each with a bounded number of rows, would block the loop.
             rows_left -= sum(len(out.batch.frames) for out in taken if isinstance(out, Rows))
             outputs += taken
             self.subscribers.pass_turn(subscriber)
@@ -231,7 +230,7 @@ class Session:
                 room -= _payload_bytes(outputs[-1:])
                 if not first.rows.is_out:
                     continue
-            del self._outbox[0]  # only now: it stays first while it has rows left
+            del self._outbox[0]
         return outputs, room
 
     def subscribers_of(self, name: str) -> list[Subscriber]:
@@ -239,7 +238,7 @@ class Session:
         return [each for each in self.subscribers if each.member.name == name]
 
     def caught_up(self) -> list[tuple[SubscriberId, Bookmark]]:
-        """Return the subscribers that have everything, and the heads of their topics."""
+        """Return the subscribers that were sent everything, and the heads of their topics."""
         return [
             (subscriber.id, subscriber.topic.bookmark(subscriber.topic.head))
             for subscriber in self.subscribers
@@ -247,16 +246,15 @@ class Session:
         ]
 
     def unsent_endings(self) -> list[Unsubscribed]:
-        """Return the ends of subscriptions that are still to be sent."""
+        """Return the ends of subscriptions that were not sent yet."""
         return [output for output in self.outbox if isinstance(output, Unsubscribed)]
 
     def drains(self) -> list[Drain]:
-        """Return what is still to be sent of subscriptions that have ended."""
-        return [left for left in self.outbox if isinstance(left, Drain)]
+        """Return the queues of ended subscriptions that are still sent."""
+        return [output for output in self.outbox if isinstance(output, Drain)]
 
     def queued(self) -> tuple[int, int]:
         """Return the messages and payload bytes that wait for `conflation=none` subscriptions."""
-        # Asked at each subscription: those of an interval, mostly all, cost only this look.
         queues = [subscriber.queued() for subscriber in self.subscribers if subscriber.queues]
         queues += [drain.rows.queued() for drain in self.drains()]
         return sum(messages for messages, _ in queues), sum(size for _, size in queues)
@@ -267,9 +265,12 @@ class Session:
         return sum(subscriber.member.delivered for subscriber in self.subscribers)
 
     def fills(self) -> tuple[int, int]:
-        """Return what counts towards the limits: with a queue also what the socket holds."""
+        """Return the messages and bytes that count towards the limits.
+
+        What the socket holds counts only with a queue: without one, closing the session would free
+        nothing (rule queue-6).
+        """
         messages, size = self.queued()
-        # With an empty queue, closing the session would save nothing (rule queue-6).
         return messages, size + self.unsent_bytes if messages else 0
 
     def is_above(self, percent: int) -> bool:

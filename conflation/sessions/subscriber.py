@@ -1,4 +1,4 @@
-"""A subscriber: one subscription in one topic, where it stands and what it is sent next."""
+"""A subscriber: one subscription in one topic, its position and what it is sent next."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ class PendingChange:
 
 
 class Watcher(Protocol):
-    """Notes what happens to a subscriber, for its trace.
+    """Records what happens to a subscriber, for its trace.
 
-    A trace runs an engine of its own, so it stands above the engine, which knows no more of it
-    than this. The engine itself calls `published` and `advanced`.
+    A trace runs an engine of its own, so `tracing/` imports the engine, and the engine only knows
+    this protocol. The engine calls `published` and `advanced`, the subscriber's modules the others.
     """
 
     def published(self, topic: Topic, frames: Sequence[Frame], now: Instant) -> None:
-        """Note messages of any topic."""
+        """Record messages of any topic."""
 
     def advanced(self, now: Instant) -> None:
-        """Note that time went on."""
+        """Record a call of `advance`."""
 
     def took(self, bytes_max: int, outputs: Sequence[Output], now: Instant) -> None:
-        """Note what was taken."""
+        """Record what was taken."""
 
     def changes(self, subscription: Subscription, now: Instant) -> None:
-        """Note other options, before they take effect."""
+        """Record other options, before they take effect."""
 
     def moved(self, now: Instant) -> None:
-        """Note that the subscriber is in another lane, or on its way there."""
+        """Record that the subscriber has changed lanes, or has planned to."""
 
     def conflates(self, messages_max: int | None) -> None:
-        """Note that the queue is about to be conflated."""
+        """Record that the queue is about to be conflated."""
 
     def ended(self, reason: str) -> None:
-        """Note that the subscription has ended."""
+        """Record the end of the subscription."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +71,7 @@ class Subscriber:
     for a `sow`, and none for a replay until that has caught up with the topic.
 
     Attributes:
-        member: what its lane knows of it: a position, and what it was sent.
+        member: its part in a lane: a position, and what it was sent.
         backfill: a snapshot, or what was missed since a bookmark.
         history: how far a replay has got in the archive that supplies its backfill.
         catch_up: what its last lane had for it, or the rest of an answer too large for one take.
@@ -99,14 +99,14 @@ class Subscriber:
 
     @property
     def id(self) -> SubscriberId:
-        """Its name in the session."""
+        """Subscription and topic, its key in the session."""
         return self.member.name, self.topic.name
 
     # --- Its lane
 
     @property
     def joins_at_once(self) -> bool:
-        """True unless live rows wait: a `sow` wants none, a long replay would queue too many."""
+        """True if it joins its lane at once; a `sow` never does, a replay once it has caught up."""
         subscription = self.member.subscription
         is_replay = subscription.replay is not None and subscription.resume is None
         is_replay |= self.history is not None
@@ -122,15 +122,15 @@ class Subscriber:
         feed, lane = self.topic.lane(self.lane_id(member.subscription, conflated=conflated))
         self.feed, self.lane = feed, lane
         lane.join(member)
-        lane.joins += 1  # a trace of another member notes it: what the lane holds is cut here
+        lane.joins += 1  # traces of other members repeat it: a join splits what the lane holds
         member.cut = self.topic.head
-        # A feed counts once for all its members; what is this one's is the difference to these.
+        # A feed counts for all its members; this one's counts are the differences to these.
         member.joined, member.passed = feed.accepted, self.topic.filtered_out(feed)
         lane.members[member.place] = member
 
     def leave(self) -> None:
-        """Leave the lane for good, and cancel the deadlines of a change or a replay."""
-        # The schedule is not searched: an entry whose deadline has changed is stale.
+        """Leave the lane, and cancel the deadlines of a change or a replay."""
+        # This makes their entries in the schedule stale.
         if self.change is not None:
             self.change.deadline = None
         if self.backfill is not None:
@@ -155,16 +155,16 @@ class Subscriber:
         """
         outputs: list[Output] = []
         if self.paused:
-            pass  # nothing goes, but a trace notes the take
-        # Oldest first: a client that was sent a newer value of a key must not get an older one.
+            pass  # nothing is sent, but a trace records the take
+        # Oldest first: a client must not be sent an older value of a key after a newer one.
         elif self.backfill is not None:
-            if not self.backfill.is_under_way:
+            if not self.backfill.is_building:
                 outputs = self._from_backfill(self.backfill, bytes_max, now)
                 if not outputs and self.is_backfilled and self.lane is not None:
-                    self.backfill = None  # it had no row for this one: live rows follow at once
+                    self.backfill = None  # it had no rows: live rows follow in this take
                     return self.take(bytes_max, now, in_steps=in_steps)
-        elif self.is_turning:
-            pass  # the rows of a change are not made yet, and nothing newer goes before them
+        elif self.awaits_rows:
+            pass  # the rows of a change are not made yet, and no newer row may precede them
         elif self.catch_up is not None:
             outputs.append(self._rows(self._from_catch_up(self.catch_up, bytes_max, now)))
         elif (batch := self._from_lane(bytes_max, now, in_steps=in_steps)) is not None:
@@ -193,7 +193,7 @@ class Subscriber:
         if batch.frames:
             outputs.append(self._rows(batch, "snapshot" if cursor.is_snapshot else "publish"))
         if self.is_backfilled:
-            # Once and not piece by piece: nothing that depends on it goes before the last row.
+            # Once for all pieces: rows that depend on it are sent after the last one.
             self.member.record_sent(cursor.rows)
             if cursor.is_snapshot:
                 rows, bookmark = len(cursor.rows), self._bookmark(cursor)
@@ -203,7 +203,7 @@ class Subscriber:
     def _announcement(self, cursor: RowCursor) -> list[Output]:
         resumed = cursor.resumed
         if resumed is not None and not (cursor.rows or cursor.is_snapshot or self.history):
-            # No row follows that would carry an id, so this event has to.
+            # No row follows that would carry an id, so this event does.
             resumed = replace(resumed, bookmark=self._bookmark(cursor))
         outputs: list[Output] = [] if resumed is None else [resumed]
         if cursor.is_snapshot:
@@ -216,7 +216,7 @@ class Subscriber:
 
     def _from_catch_up(self, cursor: RowCursor, bytes_max: int, now: Instant) -> Batch:
         batch = cursor.take(bytes_max, now)
-        # A queue's rows are messages, each for itself.
+        # Rows of a queue are single messages, and no parts of a flush.
         batch.has_more = not self.queues and (cursor.has_more or not cursor.is_done)
         self.member.delivered += deliveries(batch.frames)
         if cursor.is_done:
@@ -230,47 +230,47 @@ class Subscriber:
         if lane is None:
             return None
         if self.feed is not None and lane.ready(self.member):
-            self.feed.materialize_messages()  # one that is behind is sent what the board has by now
-        # A trace makes all rows at once, and would find that these take longer.
+            self.feed.materialize_messages()  # a member that is behind is sent the newest values
+        # A trace makes all rows at once, so they must not take longer here.
         if in_steps and not self.watchers:
             answer = lane.begin_catch_up([self.member])
             if answer is not None:
-                self.follow(answer)
+                self.send_catch_up(answer)
                 return None
         batch = lane.take(self.member, bytes_max)
-        # What is left out for this member may leave nothing: the flush after it may have rows.
+        # All rows of an answer may be left out for this member; the next one may have some.
         while batch is not None and not batch.frames and not self.member.is_catching_up:
             batch = lane.take(self.member, bytes_max)
         if batch is None or not batch.frames:
             return None
         if batch.payload_bytes <= bytes_max or len(batch.frames) == 1:
             return batch
-        return self._from_catch_up(self.divide(batch), bytes_max, now)
+        return self._from_catch_up(self.split(batch), bytes_max, now)
 
-    def divide(self, batch: Batch) -> RowCursor:
-        """Send an answer of the lane in pieces, with `take`: it is too large for one."""
+    def split(self, batch: Batch) -> RowCursor:
+        """Let `take` return an answer of the lane in pieces, as it is too large for one take."""
         assert self.lane is not None, "a lane has answered"
-        # The lane counts the answer as taken whole, so the pieces are counted here instead.
+        # The lane has counted the whole answer as taken; `_from_catch_up` counts the pieces.
         self.member.delivered -= batch.messages()
         spec = self.lane.id.feed.key_spec
         keys = [f"{spec} {frame.key}" for frame in batch.frames]
         self.catch_up = RowCursor(batch.frames, batch.low_water, keys, has_more=batch.has_more)
         return self.catch_up
 
-    def follow(self, answer: CatchUpRows) -> None:
-        """Send an answer of the lane once its rows are made; equal members may share one."""
-        self.catch_up = RowCursor((), answer.low_water, build=answer.build, is_under_way=True)
+    def send_catch_up(self, answer: CatchUpRows) -> None:
+        """Send these rows of the lane once they are made; equal members may share the build."""
+        self.catch_up = RowCursor((), answer.low_water, build=answer.build, is_building=True)
 
-    # --- What it still gets
+    # --- What it will be sent
 
     @property
     def is_backfilled(self) -> bool:
-        """True once the last row of the backfill is out, and no archive supplies more."""
+        """True once the last row of the backfill is sent, and no archive supplies more."""
         return self.backfill is not None and self.backfill.is_done and self.history is None
 
     @property
     def wants_history(self) -> bool:
-        """True while all that an archive has supplied is out, and no more was asked for."""
+        """True if all that an archive has supplied is sent, and no more was asked for."""
         history, cursor = self.history, self.backfill
         return history is not None and not history.asked and cursor is not None and cursor.is_out
 
@@ -280,38 +280,38 @@ class Subscriber:
         return [each for each in (self.backfill, self.catch_up) if each is not None]
 
     @property
-    def is_turning(self) -> bool:
-        """True while the rows that its last change shows and hides are still to be made."""
-        return self.catch_up is not None and self.catch_up.is_under_way
+    def awaits_rows(self) -> bool:
+        """True while the rows of its catch-up, such as those of a change, are not made yet."""
+        return self.catch_up is not None and self.catch_up.is_building
 
     def complete(self, cursor: RowCursor) -> None:
-        """Make all rows of a cursor; a change that shows and hides nothing is over."""
+        """Make all rows of a cursor; a catch-up without rows ends."""
         cursor.complete()
         if cursor is self.catch_up and not cursor.rows:
             self.catch_up = None
 
     @property
     def is_changing(self) -> bool:
-        """True while it is on its way to other options, or rows of the old ones are to come."""
+        """True while it has planned a change of options, or has rows of the old ones left."""
         return self.change is not None or self.catch_up is not None
 
     @property
     def has_more(self) -> bool:
-        """True if another take would find something, as far as can be seen at no cost."""
+        """True if another take may find something; a cheap check that may be wrong."""
         if cursors := self.cursors:
-            return not (self.paused or cursors[0].is_under_way)
+            return not (self.paused or cursors[0].is_building)
         return self.lane is not None and self.lane.ready(self.member) and not self.paused
 
     def has_everything(self) -> bool:
         """Return whether it has been sent all that was published so far."""
         if self.paused or self.lane is None or self.backfill is not None:
             return False
-        # A group whose row is not made yet is no row on the board, but it will be one.
+        # A deferred row is not on the board yet, but will be sent.
         is_materialized = self.feed is None or self.feed.is_materialized
         return is_materialized and self.catch_up is None and not self.lane.pending(self.member)
 
     def waiting(self) -> int:
-        """Return how many values it will still get if nothing else is published."""
+        """Return how many values it will still be sent if nothing else is published."""
         caught_up = 0 if self.catch_up is None else self.catch_up.waiting()
         return caught_up if self.lane is None else caught_up + self.lane.waiting(self.member)
 
@@ -319,7 +319,7 @@ class Subscriber:
 
     @property
     def queues(self) -> bool:
-        """True if what waits counts towards the session's limits."""
+        """True if rows that were not taken count towards the session's limits."""
         return self.lane is not None and self.lane.id.queues
 
     def queued(self) -> tuple[int, int]:
@@ -331,11 +331,11 @@ class Subscriber:
         return messages + more, size + more_bytes
 
     def unconflated(self) -> int:
-        """Return how many messages of the queue `conflate` has not put together yet."""
+        """Return how many messages of the queue `conflate` has not conflated yet."""
         return 0 if self.lane is None else len(self.lane.unconflated(self.member))
 
     def conflate(self, messages_max: int | None = None) -> None:
-        """Put the queue, or its next `messages_max` messages, together by the topic's rules."""
+        """Conflate the queue, or its next `messages_max` messages, by the topic's rules."""
         for watcher in self.watchers:
             watcher.conflates(messages_max)
         lane = self.lane
@@ -343,10 +343,9 @@ class Subscriber:
             return
         rules, through = queue_rules(lane.id, self.topic.definition), None
         if messages_max is not None:
-            # A part only: in idle time a long queue must not hold up the event loop.
             through = lane.unconflated(self.member)[:messages_max][-1].offset
         lane.conflate_queue(self.member, rules, through)
-        # What it has to catch up with is in the same queue, and older.
+        # The catch-up is the older part of the same queue.
         if self.catch_up is not None:
             for row_key, unreported in self.catch_up.conflate(rules, lane.board):
                 self.member.add_unreported(row_key, unreported)
@@ -354,16 +353,15 @@ class Subscriber:
     @property
     def drains(self) -> bool:
         """True if what is queued is still sent when the subscription ends."""
-        # Half a snapshot is of no use, and a paused client has said that it takes nothing.
+        # Not with half a snapshot, and not for a paused client.
         has_begun = self.backfill is None and not self.paused
         return self.queues and has_begun and not self.topic.definition.tidies
 
     def drain(self, sums: Counter[str]) -> Drain:
-        """Return what is queued, counted in `sums`, the topic's sums, from now on."""
+        """Return what is queued; from now on it is counted in `sums`, those of the topic."""
         member, lane = self.member, self.lane
         assert lane is not None, "only a lane queues"
-        # In full values, and no removal of a key it was not sent: once it has left, what it was
-        # sent is known no more.
+        # Personalized now: once it has left, nobody knows what it was sent.
         queued = [
             (board_key, known)
             for board_key, row in lane.pending(member)

@@ -255,7 +255,7 @@ def opened(asked: dict[str, str], records: int) -> tuple[Engine, list[RowCursor 
 def test_small_openings_of_one_turn_wait_for_theirs(asked: dict[str, str]) -> None:
     """A pattern has hundreds of topics, each of which would fit into a step."""
     engine, begun = opened(asked, ITEMS_AT_ONCE)
-    assert sum(it is not None and not it.is_under_way for it in begun) <= 1
+    assert sum(it is not None and not it.is_building for it in begun) <= 1
     while engine.has_openings:
         engine.open_step(0)
     begun = [each.backfill for each in engine.session("s").subscribers]
@@ -265,7 +265,7 @@ def test_small_openings_of_one_turn_wait_for_theirs(asked: dict[str, str]) -> No
 @pytest.mark.parametrize("asked", SMALL.values(), ids=SMALL)
 def test_an_opening_of_few_records_waits_for_nothing(asked: dict[str, str]) -> None:
     _, begun = opened(asked, ITEMS_AT_ONCE // 10)
-    assert all(it is not None and not it.is_under_way for it in begun)
+    assert all(it is not None and not it.is_building for it in begun)
 
 
 def test_a_long_filter_is_tried_on_fewer_records_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,12 +93,12 @@ def made_in_steps(pieces: int) -> RowBuild:
 def test_rows_that_are_made_in_steps_are_complete_when_they_are_needed() -> None:
     cursor = RowCursor(())
     cursor.begin(made_in_steps(4))
-    assert (cursor.is_under_way, tokens(cursor.rows), cursor.waiting()) == (True, "", 3)
+    assert (cursor.is_building, tokens(cursor.rows), cursor.waiting()) == (True, "", 3)
     cursor.complete()
-    assert (cursor.is_under_way, tokens(cursor.rows), cursor.waiting()) == (False, "a1 b1 c1", 3)
+    assert (cursor.is_building, tokens(cursor.rows), cursor.waiting()) == (False, "a1 b1 c1", 3)
 
 
 def test_rows_that_take_one_step_are_there_at_once() -> None:
     cursor = RowCursor(())
     cursor.begin(made_in_steps(0))
-    assert (cursor.is_under_way, tokens(cursor.rows)) == (False, "a1 b1 c1")
+    assert (cursor.is_building, tokens(cursor.rows)) == (False, "a1 b1 c1")
