@@ -42,7 +42,7 @@ logger = logging.getLogger("tidegate.access")
 ASK_AGAIN_S: Final = 10
 """How soon a client asks again while there are no keys: the issuer is asked no more often."""
 
-LOOK_EVERY_S: Final = 1.0
+CHECK_EVERY_S: Final = 1.0
 """How soon a change of keys or policy, and the end of a token, reach streams that run."""
 
 
@@ -54,7 +54,7 @@ Ask = Callable[[str, bytes], Awaitable[bytes]]
 
 
 class StreamCheck(Protocol):
-    """What looks at the streams that run, now and then."""
+    """Checks the running streams, once a second."""
 
     def __call__(self, access: Access, *, are_new: bool, are_revoked: bool) -> None:
         """End the streams whose subjects may not read them any more.
@@ -305,7 +305,7 @@ class Access:
                 logger.exception("keys and policy could not be looked at")
             self._reload.clear()
             try:
-                async with asyncio.timeout(LOOK_EVERY_S):
+                async with asyncio.timeout(CHECK_EVERY_S):
                     await self._reload.wait()
             except TimeoutError:
                 continue
@@ -317,11 +317,11 @@ class Access:
                     self._forget("keys")
             except Exception:
                 logger.exception("the keys could not be asked for")
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_EVERY_S)
 
     async def _remove_expired(self, revocations: Revocations) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_EVERY_S)
             try:
                 await revocations.remove_expired(self.now_ms())
             except Refused:

@@ -41,11 +41,11 @@ from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.connection import WriteWatch
 from tidegate.app.streams.scheduler import StreamScheduler
 
-LOOK_EVERY_S = 0.5  # each look wakes an idle gateway, which costs it more than the look
+SAMPLE_EVERY_S = 0.5  # each sample wakes an idle gateway, which costs it more than the sample
 
 
 class LoopLag:
-    """Has itself called twice a second, and notes by how much that was too late.
+    """Samples, twice a second, how late the event loop calls a timer.
 
     A block longer than the sampling interval is reported once, minus one interval.
     """
@@ -55,18 +55,18 @@ class LoopLag:
         self._next: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look from now on."""
+        """Begin to sample."""
         loop = asyncio.get_running_loop()
-        due = loop.time() + LOOK_EVERY_S
-        self._next = loop.call_at(due, self._look, due)
+        due = loop.time() + SAMPLE_EVERY_S
+        self._next = loop.call_at(due, self._sample, due)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         if self._next is not None:
             self._next.cancel()
             self._next = None
 
-    def _look(self, due: float) -> None:
+    def _sample(self, due: float) -> None:
         self._lags.note(max(0.0, asyncio.get_running_loop().time() - due))
         self.start()
 
@@ -75,7 +75,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 INTERRUPTED_STATUS = 130
 # Tasks of closed connections end by themselves; this is the time for those that do not.
 TASKS_END_S = 1
-LOOK_AGAIN_S = 0.02
+POLL_EVERY_S = 0.02
 
 logger = logging.getLogger("tidegate.server")
 
@@ -245,7 +245,7 @@ class Server(uvicorn.Server):
         now = asyncio.get_running_loop().time
         # uvicorn's set of connections raises no event when it empties.
         while self.server_state.connections and not self.force_exit and now() < at:  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(POLL_EVERY_S)
 
 
 def serve(

@@ -28,7 +28,7 @@ class Point(TypedDict):
     flush_lateness_ms: float | None
 
 
-class _Look(NamedTuple):
+class _Sample(NamedTuple):
     """Counts at one moment, and the cumulative histogram of lateness."""
 
     at_s: float
@@ -62,19 +62,19 @@ class History:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _run(self) -> None:
-        before = await self._look()
+        before = await self._sample()
         while True:
             await asyncio.sleep(PERIOD_S)
-            now = await self._look()
+            now = await self._sample()
             self._points.append(self._point(before, now))
             before = now
 
-    async def _look(self) -> _Look:
+    async def _sample(self) -> _Sample:
         sums = await sums_of(self._topics, self._driver)
         lateness = list(self._driver.figures.flush_lateness.cumulative())
-        return _Look(asyncio.get_running_loop().time(), sums, lateness)
+        return _Sample(asyncio.get_running_loop().time(), sums, lateness)
 
-    def _point(self, before: _Look, now: _Look) -> Point:
+    def _point(self, before: _Sample, now: _Sample) -> Point:
         seconds = now.at_s - before.at_s
         # A topic that was deleted takes its counts with it.
         rates = {name: max(0, now.sums[name] - before.sums[name]) / seconds for name in RATES}

@@ -26,7 +26,7 @@ GROUP_MAX = 1_000
 PROBE_BYTES = 64 << 10  # a typical request
 # A look at the files costs 10 us, a tenth of a commit. What was written before they went is gone as
 # well, so it matters little that a few more commits are.
-LOOK_EVERY_S = 0.1
+CHECK_FILES_EVERY_S = 0.1
 
 Result = TypeVar("Result")
 Work = Callable[[sqlite3.Connection], Result]
@@ -57,7 +57,7 @@ class GroupCommit:
         self._connection = connection
         self._on_rollback = on_rollback
         self._missing = missing
-        self._look_at_s = 0.0
+        self._check_files_at_s = 0.0
         self._queue: SimpleQueue[_Call | None] = SimpleQueue()
         self._is_failing = False
         self._reason = ""
@@ -85,7 +85,7 @@ class GroupCommit:
     async def fault(self) -> str | None:
         """Return why writes fail, or None; retry first if the last write failed."""
         if self._is_failing or self._missing():
-            self._look_at_s = 0.0
+            self._check_files_at_s = 0.0
             with contextlib.suppress(Refused):  # it is the fault that is asked for
                 await self.run(_nothing)  # its commit looks for the files, and runs the probe
         return f"the store cannot be written: {self._reason}" if self._is_failing else None
@@ -136,11 +136,11 @@ class GroupCommit:
         return results
 
     def _missing_file(self) -> str | None:
-        """Return the name of a file that is gone; looks now and then, and while writes fail."""
+        """Return the name of a file that is gone; checked ten times a second or if writes fail."""
         now_s = time.monotonic()
-        if now_s < self._look_at_s and not self._is_failing:
+        if now_s < self._check_files_at_s and not self._is_failing:
             return None
-        self._look_at_s = now_s + LOOK_EVERY_S
+        self._check_files_at_s = now_s + CHECK_FILES_EVERY_S
         return self._missing()
 
     def _attempt(self, work: Work[Any]) -> object:

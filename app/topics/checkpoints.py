@@ -17,10 +17,10 @@ from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.registry import CatalogTopic, TopicRegistry
 from tidegate.conflation.topics.topic import Topic
 
-LOOK_S = 1.0
-LOOKS_PER_ROUND = 30
+CHECK_S = 1.0
+CHECKS_PER_ROUND = 30
 MESSAGES_MAX = 50_000
-"""A topic with so many messages is due at the next look, any other at the next round."""
+"""A topic with so many new messages is due at the next check, any other at the next round."""
 
 TOPICS_AT_ONCE = 100
 
@@ -28,7 +28,7 @@ logger = logging.getLogger("tidegate.checkpoints")
 
 
 class Checkpoints:
-    """Writes them now and then, and once more at the end."""
+    """Writes checkpoints of topics that are due, and of all at the end."""
 
     def __init__(self, store: Store, catalog: TopicRegistry, driver: Driver) -> None:
         self._store = store
@@ -42,8 +42,8 @@ class Checkpoints:
         for entry in self._catalog.entries():
             self._driver.engine.set_checkpoint(entry.record.name, entry.checkpoint_offset)
         for number in itertools.count(1):
-            await asyncio.sleep(LOOK_S)
-            is_round = number % LOOKS_PER_ROUND == 0
+            await asyncio.sleep(CHECK_S)
+            is_round = number % CHECKS_PER_ROUND == 0
             await self.write(1 if is_round else MESSAGES_MAX)
 
     async def write(self, messages_min: int = 1) -> None:

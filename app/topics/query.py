@@ -30,11 +30,12 @@ PARAMETERS: Mapping[str, str] = {
     "skip_n": "options-invalid",
     "select": "options-invalid",
 }
-# Bound how long streams wait for a query. A filter may cost 100 times as much as another one, and
-# nobody knows before: so the first records are few, and the time that they take counts the next.
-LOOKED_AT_ONCE = 500
+# These bound how long streams wait for a query. A filter may take 100 times as long as another one,
+# which is not known before: so the first step has few records, and its time decides how many the
+# next one has.
+EXAMINED_AT_ONCE = 500
 COPIED_AT_ONCE: Final = 10_000  # where there is no filter to try
-LOOKED_AT_FIRST: Final = 10
+EXAMINED_FIRST: Final = 10
 STEP_S: Final = 0.001
 CLOCK_S: Final = 1e-6  # some clocks go in steps, between which no time passes
 
@@ -122,7 +123,7 @@ def _in_timed_pieces(
     """Return what `look` finds in records, given in pieces that take a millisecond or two."""
     found: list[Frame] = []
     clock_s = asyncio.get_running_loop().time
-    start, size = 0, LOOKED_AT_FIRST
+    start, size = 0, EXAMINED_FIRST
     while start < len(records):
         if start:
             yield
@@ -131,7 +132,7 @@ def _in_timed_pieces(
         start += size
         taken_s = max(CLOCK_S, clock_s() - began_s)
         # Not more than doubled: the next records may be longer than these.
-        size = max(1, min(LOOKED_AT_ONCE, 2 * size, int(size * STEP_S / taken_s)))
+        size = max(1, min(EXAMINED_AT_ONCE, 2 * size, int(size * STEP_S / taken_s)))
     return found
 
 
@@ -147,7 +148,7 @@ async def _ranked(rows: Sequence[Frame], order: Order | None, rows_max: int) -> 
         # The key breaks ties, so that pages of one cut neither repeat nor miss a row.
         return token(row.payload), row.key
 
-    return await in_turns(sorted_in_steps(rows, rank_of, LOOKED_AT_ONCE, rows_max))
+    return await in_turns(sorted_in_steps(rows, rank_of, EXAMINED_AT_ONCE, rows_max))
 
 
 def _all_alike(payload: bytes) -> tuple[Any, ...]:

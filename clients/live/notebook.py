@@ -16,7 +16,7 @@ from tidegate.clients.live.live import Live
 from tidegate.clients.replica import Changes, Row
 
 MODULES = ("client/json.js", "client/order.js", "client/replica.js", "adapters/notebook.js")
-LOOK_S = 1.0  # how often the connection is looked at: its loss is no event
+POLL_S = 1.0  # how often the connection is checked, as its loss is not reported
 IMPORT_OR_EXPORT = re.compile(r"^(?:import .*;$|export (?!default))", re.MULTILINE)
 
 
@@ -30,7 +30,7 @@ def module_text() -> str:
 class LiveView(anywidget.AnyWidget):
     """A table of a live dict, and a chart of one of its fields, which follow it by themselves.
 
-    They are redrawn at the interval of the subscription. The browser needs no way to the gateway:
+    They are redrawn at the interval of the subscription. The browser need not reach the gateway:
     the kernel has the connection and its token. Closing the live dict ends it; the last values
     stay, and are shown as old while the connection is lost.
 
@@ -67,7 +67,7 @@ class LiveView(anywidget.AnyWidget):
         watching.start()
 
     def _begin(self, widget: object, message: Any, buffers: object) -> None:
-        """Send all from the beginning: a page was opened, or opened again."""
+        """Send all records again, as a page was opened, and then the changes."""
         with self._sending:
             self._reader += 1
             reader = self._reader
@@ -81,7 +81,7 @@ class LiveView(anywidget.AnyWidget):
         for changes in self._live.changes():
             events = list(snapshot(changes) if is_first else flush(changes))
             is_first = False
-            # One reader at a time, or an older value could come after a newer one.
+            # Only the newest thread sends, or an older value could follow a newer one.
             with self._sending:
                 if reader != self._reader:
                     return
@@ -91,7 +91,7 @@ class LiveView(anywidget.AnyWidget):
         is_over = threading.Event()
         while not self._live.end:
             self.status = "" if self._live.outage is None else str(self._live.outage)
-            is_over.wait(LOOK_S)
+            is_over.wait(POLL_S)
         self.status = f"ended: {self._live.end}"
 
 
@@ -112,6 +112,6 @@ def flush(changes: Changes) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _envelope(row: Row) -> dict[str, Any]:
-    # Whole values: the page applies no deltas that it might have missed.
+    # Whole values, as the page may have missed earlier deltas.
     op = "oof" if row.op == "oof" else "publish"
     return {"topic": row.topic, "key": row.key, "op": op, "value": row.value}

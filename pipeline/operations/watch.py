@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 WATCH_EVERY_S = 0.1
-LOOK_EVERY_S = 0.05
+POLL_EVERY_S = 0.05
 # Docker kills a container ten seconds after SIGTERM, and Spark's own end needs a part of them.
 LAST_BATCH_SECONDS_MAX = 4.0
 
@@ -230,7 +230,7 @@ def stop_queries(queries: Sequence[StreamingQuery | None]) -> None:
             continue
         # `stop` interrupts a batch wherever it is; between two batches there is nothing to repeat.
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < give_up_at:
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_EVERY_S)
         query.stop()
 
 

@@ -117,7 +117,7 @@ DRIVER_MEMORY = "1g"
 # The lines are read and combined in Python; a second compiler and a parallel collector would
 # take more from the few cores of one machine than they give (a start costs a third less).
 LOCAL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-LOOK_EVERY_S = 0.05
+POLL_EVERY_S = 0.05
 _STARTED: list[Jvm] = []  # at most one, as PySpark has it
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 
@@ -213,7 +213,7 @@ def _aside(make: Callable[[], SparkSession]) -> SparkSession:
         try:
             with signals_held():  # or one could come before the pool knows its thread
                 making = aside.submit(make)
-            while not wait([making], LOOK_EVERY_S).done:
+            while not wait([making], POLL_EVERY_S).done:
                 pass  # not in one wait: a signal just before it would not end it
             return making.result()
         except KeyboardInterrupt:

@@ -17,7 +17,7 @@ from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.errors import SourceLost
 from tidegate.pipeline.operations.spark_run import spark_errors
 from tidegate.pipeline.operations.supervisor import RunOptions, Say, StartGate, Supervisor
-from tidegate.pipeline.operations.watch import LOOK_EVERY_S, stop_queries
+from tidegate.pipeline.operations.watch import POLL_EVERY_S, stop_queries
 from tidegate.pipeline.redis_server import RedisServer
 from tidegate.pipeline.streams.checkpoint import Checkpoint
 from tidegate.pipeline.streams.stream import Stream
@@ -136,7 +136,7 @@ class StreamRunner:
         for running in self._streams.values():
             # The supervisors' loop has not begun, so nobody else waits for the gate.
             while not self.gate.is_free():
-                time.sleep(LOOK_EVERY_S)
+                time.sleep(POLL_EVERY_S)
             running.ask_servers(partial(reported_retry, report=self.say, pause=time.sleep))
             running.supervised.start_first()
             self.say(_start_line(running.definition))

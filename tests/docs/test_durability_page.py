@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dev import ROOT
 from tidegate.app.stores.schema import DATABASE, LOCK, open_database
-from tidegate.app.topics.checkpoints import LOOK_S, LOOKS_PER_ROUND, MESSAGES_MAX
+from tidegate.app.topics.checkpoints import CHECK_S, CHECKS_PER_ROUND, MESSAGES_MAX
 
 PAGE = (ROOT / "docs" / "durability.md").read_text("utf-8")
 NAMED = set(re.findall(r"`([^`]+)`", " ".join(re.findall(r"^\| (.*?) \|", PAGE, re.MULTILINE))))
@@ -24,4 +24,4 @@ def test_files_and_tables_are_those_of_the_store(tmp_path: Path) -> None:
 
 def test_checkpoints_are_as_often_as_it_says() -> None:
     assert f"{MESSAGES_MAX:,} new messages within a second" in PAGE
-    assert f"every {LOOK_S * LOOKS_PER_ROUND:.0f} seconds" in PAGE
+    assert f"every {CHECK_S * CHECKS_PER_ROUND:.0f} seconds" in PAGE

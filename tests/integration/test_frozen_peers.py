@@ -343,7 +343,7 @@ async def test_readers_that_hold_memory_are_cut_before_a_publisher_is_refused() 
             memory = running.gateway.quotas.memory
             sizes = iter([memory.bytes_max + 1, 0])
             memory._resident = lambda: next(sizes, 0)
-            memory._look_at = None
+            memory._measure_at = None
             await running.publish({"k": "more"})
             assert given_up(running) == 1
             assert await healthy.values(1) == [{"k": "more"}]

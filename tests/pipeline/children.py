@@ -16,7 +16,7 @@ import psutil
 from dev import ROOT
 from tests.support.deadlines import HANGS_S
 
-LOOK_EVERY_S = 0.05
+POLL_EVERY_S = 0.05
 
 
 class Child:
@@ -73,7 +73,7 @@ class Child:
         while not reached():
             assert self._process.poll() is None, f"it ended:\n{self.output()}"
             assert time.monotonic() < deadline, f"it did not get there:\n{self.output()}"
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_EVERY_S)
 
     def output(self) -> str:
         """What it has printed so far."""

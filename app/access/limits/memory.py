@@ -16,7 +16,7 @@ from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 
 logger = logging.getLogger("tidegate.memory")
 
-LOOK_EVERY_NS: Final = 100 * MILLISECOND
+MEASURE_EVERY_NS: Final = 100 * MILLISECOND
 """A look costs 10 us, more than a check of a small message."""
 SHARE_OF_MACHINE: Final = 0.75
 STATM: Final = "/proc/self/statm"
@@ -54,7 +54,7 @@ class MemoryBound:
         self.cut_stalled: Callable[[], int] = lambda: 0
         self._now = now
         self._resident = resident or resident_bytes
-        self._look_at: Instant | None = None
+        self._measure_at: Instant | None = None
         self._trim_at: Instant | None = None
         self._is_over = False
 
@@ -65,15 +65,15 @@ class MemoryBound:
             LimitReached: there is too little left.
         """
         now = self._now()
-        if self._look_at is None or now >= self._look_at:
-            self._look_at = now + LOOK_EVERY_NS
-            self._look(now)
+        if self._measure_at is None or now >= self._measure_at:
+            self._measure_at = now + MEASURE_EVERY_NS
+            self._measure(now)
         if self._is_over:
             raise LimitReached(
                 f"the gateway uses at most {self.bytes_max} bytes of memory (memory_bytes_max)"
             )
 
-    def _look(self, now: Instant) -> None:
+    def _measure(self, now: Instant) -> None:
         is_over = self._resident() > self.bytes_max
         if is_over and (self._trim_at is None or now >= self._trim_at):
             self._trim_at = now + SECOND

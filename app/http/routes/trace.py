@@ -54,7 +54,7 @@ from tidegate.keys.text.duration import MILLISECOND, Instant
 
 PIECE = 200
 """Decisions in one write."""
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 """How soon a trace ends whose reader may not read it any more."""
 
 Ending = Callable[[], str | None]
@@ -234,7 +234,7 @@ class TraceStream(EventSourceResponse):
                 yield HEARTBEAT
                 pulse.wrote(clock())
             wait_s = pulse.wait_s(clock(), progress=False)
-            await self._wait(wait_s if self._ending is None else min(wait_s, LOOK_EVERY_S))
+            await self._wait(wait_s if self._ending is None else min(wait_s, CHECK_EVERY_S))
 
     async def _wait(self, seconds_max: float) -> None:
         try:

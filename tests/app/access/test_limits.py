@@ -16,7 +16,7 @@ from tests.support.gateways import NDJSON, Running, eventually, running_gateway
 from tests.support.rules import rule
 from tests.support.tokens import public_jwk, token_of, write_keys
 from tests.support.wire import Wire, connected, exchange, request
-from tidegate.app.access.limits.memory import LOOK_EVERY_NS
+from tidegate.app.access.limits.memory import MEASURE_EVERY_NS
 from tidegate.keys.text.duration import SECOND
 
 ROOT = token_of("root", "read,write,admin,observe >")
@@ -252,7 +252,7 @@ async def test_a_body_that_is_on_its_way_is_refused_once_memory_is_full(tmp_path
         await wire.send(REST[:100])
         await asyncio.sleep(0.05)  # the route has got this much
         running.gateway.quotas.memory.bytes_max = 1
-        await asyncio.sleep(2 * LOOK_EVERY_NS / SECOND)
+        await asyncio.sleep(2 * MEASURE_EVERY_NS / SECOND)
         await wire.send(REST[100:])
         answer = await wire.read_answer()
         assert (answer.status, answer.code) == (429, "limit-reached")
@@ -283,7 +283,7 @@ async def test_memory_that_is_full_refuses_what_takes_more_and_nothing_else(
 ) -> None:
     async with guarded(tmp_path) as running:
         running.gateway.quotas.memory.bytes_max = 1
-        await asyncio.sleep(2 * LOOK_EVERY_NS / SECOND)
+        await asyncio.sleep(2 * MEASURE_EVERY_NS / SECOND)
         body = {"key": ["/k"]}
         for answer in (
             await running.http.post("/v1/topics/px/messages", json={"k": 1}, headers=ANN),

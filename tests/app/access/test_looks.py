@@ -23,7 +23,7 @@ SHORT_S = 600
 @pytest.fixture(name="asked")
 def asked_fixture(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Whom the looks have asked about; there is none but those of a test."""
-    monkeypatch.setattr("tidegate.app.access.access.LOOK_EVERY_S", 3600.0)
+    monkeypatch.setattr("tidegate.app.access.access.CHECK_EVERY_S", 3600.0)
     found: list[str] = []
     ending = Access.ending
 

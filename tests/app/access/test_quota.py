@@ -9,7 +9,7 @@ import pytest
 from tidegate.app.access.grants import Grants, Subject
 from tidegate.app.access.limits.lanes import LaneUse
 from tidegate.app.access.limits.memory import (
-    LOOK_EVERY_NS,
+    MEASURE_EVERY_NS,
     MemoryBound,
     available_bytes,
     control_group_bounds,
@@ -236,13 +236,13 @@ def test_memory_is_looked_at_now_and_then_and_refuses_until_it_is_back() -> None
     bound.check()
     resident = 101
     bound.check()  # not looked at yet
-    now = LOOK_EVERY_NS
+    now = MEASURE_EVERY_NS
     with pytest.raises(LimitReached, match="memory_bytes_max"):
         bound.check()
     resident = 100
-    now += LOOK_EVERY_NS
+    now += MEASURE_EVERY_NS
     bound.check()
-    assert looks == [0, LOOK_EVERY_NS, LOOK_EVERY_NS, 2 * LOOK_EVERY_NS]
+    assert looks == [0, MEASURE_EVERY_NS, MEASURE_EVERY_NS, 2 * MEASURE_EVERY_NS]
 
 
 def test_the_bound_is_a_share_of_what_there_is() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tidegate.app.refusals import Refused
-from tidegate.app.stores.group_commit import LOOK_EVERY_S, GroupCommit
+from tidegate.app.stores.group_commit import CHECK_FILES_EVERY_S, GroupCommit
 from tidegate.app.stores.store import HeadMoved
 
 
@@ -176,7 +176,7 @@ async def test_who_has_gone_is_not_answered_and_its_work_is_done(notebook: Noteb
 async def test_nothing_is_committed_to_a_file_that_nobody_finds_again(notebook: Notebook) -> None:
     await notebook.write(1)
     notebook.missing = "notes.db"
-    await asyncio.to_thread(time.sleep, LOOK_EVERY_S)  # the thread reads the machine's clock
+    await asyncio.to_thread(time.sleep, CHECK_FILES_EVERY_S)  # the thread reads the machine's clock
     for number in (2, 3):
         with pytest.raises(Refused, match=r"the file notes.db was removed or replaced") as refused:
             await notebook.write(number)

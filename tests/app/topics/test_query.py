@@ -11,8 +11,8 @@ import pytest
 from tests.support.rules import rule
 from tidegate.app.refusals import Refused
 from tidegate.app.topics.query import (
-    LOOKED_AT_FIRST,
-    LOOKED_AT_ONCE,
+    EXAMINED_AT_ONCE,
+    EXAMINED_FIRST,
     STEP_S,
     SowQuery,
     matching,
@@ -86,14 +86,14 @@ def test_a_text_has_no_fields_to_ask_for(kind: Kind, name: str) -> None:
 
 
 async def test_others_get_their_turn_while_many_are_looked_at() -> None:
-    records = RECORDS * LOOKED_AT_ONCE
+    records = RECORDS * EXAMINED_AT_ONCE
     task = asyncio.create_task(matching(records, Filter.parse("/v = 1"), "px"))
     turns = 0
     while not task.done():
         turns += 1
         await asyncio.sleep(0)
     assert turns >= 4
-    assert len(await task) == 2 * LOOKED_AT_ONCE
+    assert len(await task) == 2 * EXAMINED_AT_ONCE
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ async def test_others_get_their_turn_while_many_are_looked_at() -> None:
     [
         pytest.param(STEP_S / 20, 20, id="dear"),
         pytest.param(2 * STEP_S, 1, id="dearer-than-a-step"),
-        pytest.param(0.0, LOOKED_AT_ONCE, id="cheap"),
+        pytest.param(0.0, EXAMINED_AT_ONCE, id="cheap"),
     ],
 )
 async def test_a_step_looks_at_as_many_as_its_time_allows(
@@ -120,23 +120,23 @@ async def test_a_step_looks_at_as_many_as_its_time_allows(
             return matches
 
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s)
-    records = RECORDS * LOOKED_AT_ONCE
+    records = RECORDS * EXAMINED_AT_ONCE
     task = asyncio.create_task(matching(records, cast("Filter", Counted()), "px"))
     turns: list[int] = []
     while not task.done():
         before = looked
         await asyncio.sleep(0)
         turns.append(looked - before)
-    assert turns[0] <= LOOKED_AT_FIRST
+    assert turns[0] <= EXAMINED_FIRST
     assert max(turns[7:]) == at_once  # until then pieces grow
     assert await task == records
 
 
-@pytest.mark.parametrize("top_n", [None, 1, 2 * LOOKED_AT_ONCE + 1])
+@pytest.mark.parametrize("top_n", [None, 1, 2 * EXAMINED_AT_ONCE + 1])
 async def test_many_are_put_in_order_in_pieces(top_n: int | None) -> None:
     records = [
         Frame(n, b'{"v":%d}' % (n * 7_919 % 3_001), f"[{n}]")
-        for n in range(1, 3 * LOOKED_AT_ONCE + 3)
+        for n in range(1, 3 * EXAMINED_AT_ONCE + 3)
     ]
     query = SowQuery(order=Order.parse("/v DESC"), top_n=top_n, skip_n=0)
     found = await query.rows(records, "px")
@@ -153,10 +153,10 @@ async def test_tombstones_are_no_rows(wanted: str | None) -> None:
 
 
 async def test_all_records_are_listed_in_turn_with_others() -> None:
-    task = asyncio.create_task(matching(RECORDS * (30 * LOOKED_AT_ONCE), None, "px"))
+    task = asyncio.create_task(matching(RECORDS * (30 * EXAMINED_AT_ONCE), None, "px"))
     turns = 0
     while not task.done():
         turns += 1
         await asyncio.sleep(0)
     assert turns >= 4
-    assert len(await task) == len(RECORDS) * 30 * LOOKED_AT_ONCE
+    assert len(await task) == len(RECORDS) * 30 * EXAMINED_AT_ONCE

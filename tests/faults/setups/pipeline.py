@@ -29,7 +29,7 @@ from tests.support.deadlines import HANGS_S
 RAW, NEWEST = "raw", "newest"
 ROWS_PER_BATCH = 50
 READ_MAX = 100_000
-LOOK_EVERY_S = 0.2
+POLL_EVERY_S = 0.2
 ROOT = Path(__file__).resolve().parents[2]
 TOML = """\
 gateway = "{gateway}"
@@ -182,7 +182,7 @@ async def messages_of(gateway: str, topic: str) -> list[dict[str, Any]]:
 
 async def has_all(gateway: str, messages: int) -> bool:
     """Whether the sink has as many as were published; asks no oftener than five times a second."""
-    await asyncio.sleep(LOOK_EVERY_S)
+    await asyncio.sleep(POLL_EVERY_S)
     return len(await sunk(gateway)) >= messages
 
 

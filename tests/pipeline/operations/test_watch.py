@@ -259,7 +259,7 @@ class Query:
 
     def __init__(self, looks: int, clock: SleepClock) -> None:
         self.isActive = True
-        self._until_s = clock.now_s + looks * module.LOOK_EVERY_S
+        self._until_s = clock.now_s + looks * module.POLL_EVERY_S
         self._clock = clock
 
     @property
@@ -289,10 +289,10 @@ def test_a_batch_may_end_but_is_not_waited_for_without_bound(
     clock = SleepClock(monkeypatch)
     short, endless = Query(3, clock), Query(1_000_000, clock)
     stop_queries([cast(Any, short)])
-    assert clock.now_s == pytest.approx(3 * module.LOOK_EVERY_S)
+    assert clock.now_s == pytest.approx(3 * module.POLL_EVERY_S)
     stop_queries([None, cast(Any, endless), cast(Any, Query(1_000_000, clock))])
     assert clock.now_s == pytest.approx(
-        3 * module.LOOK_EVERY_S + module.LAST_BATCH_SECONDS_MAX, abs=0.1
+        3 * module.POLL_EVERY_S + module.LAST_BATCH_SECONDS_MAX, abs=0.1
     )
     assert not short.isActive
     assert not endless.isActive
