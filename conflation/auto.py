@@ -230,8 +230,8 @@ class State(NamedTuple):
         longer_ns = _LONGER.get(self.interval_ns)
         return longer_ns if longer_ns is not None and longer_ns <= self.bounds.max_ns else None
 
-    def look_due(self, now: Instant, round_trip_ns: int) -> Instant | None:
-        """Return when to look if nothing is written before; None if a look shows nothing.
+    def observation_due(self, now: Instant, round_trip_ns: int) -> Instant | None:
+        """Return when to observe the socket if nothing is written before; None if not at all.
 
         A little before half of the shorter interval, to see calm. Then a little after the end of
         the round, when the next flush should have been written, to see that it is late.

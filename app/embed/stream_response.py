@@ -261,7 +261,7 @@ class _Turn:
 
 
 class _Waiting:
-    """Looks at a send that waits for its peer, and cancels it when the deadline is over."""
+    """Checks the deadline of a send that waits for its peer, and cancels a send that missed it."""
 
     __slots__ = ("_connection", "_deadline", "_scope", "_timer", "_times", "_writer")
 
@@ -277,26 +277,26 @@ class _Waiting:
         self._times = times
         self._scope = scope
         self._deadline: WriteDeadline = times.deadline(connection.taken_mark, self._now_s())
-        self._timer = self._look_later()
+        self._timer = self._check_later()
 
     def end(self) -> None:
-        """Look no more: the send is over."""
+        """Stop checking: the send is done."""
         self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         writer, reader = self._writer, self._writer.reader
         writer.waited()
         reader.note_unsent()
-        writer.look(self._connection, is_full=True)
+        writer.observe(self._connection, is_full=True)
         mark = self._connection.taken_mark
         if self._deadline.is_over(mark, self._now_s(), is_closed=reader.is_sent_away):
             self._scope.cancel()
         else:
-            self._timer = self._look_later()
+            self._timer = self._check_later()
 
-    def _look_later(self) -> asyncio.TimerHandle:
-        look_s = self._writer.look_in_s(self._times.look_s)
-        return asyncio.get_running_loop().call_later(look_s, self._look)
+    def _check_later(self) -> asyncio.TimerHandle:
+        check_s = self._writer.observe_in_s(self._times.check_s)
+        return asyncio.get_running_loop().call_later(check_s, self._check)
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()

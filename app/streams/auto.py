@@ -13,7 +13,7 @@ from tidegate.keys.text.duration import MILLISECOND, Instant, duration_text
 
 REQUESTED = "requested"
 DECISIONS_MAX = 50
-"""The newest decisions that are kept: they are shown whole, and travel with the session."""
+"""The newest decisions that are kept: all are shown, and transferred with the session."""
 
 
 class AutoInterval:
@@ -38,17 +38,17 @@ class AutoInterval:
         if bounds != self.state.bounds:
             self.begin(bounds)
 
-    def take(self, seen: Observation, now_ms: int) -> Decision | None:
-        """Feed one observation of the socket to the controller, and record its decision."""
+    def record(self, seen: Observation, now_ms: int) -> Decision | None:
+        """Give one observation of the socket to the controller, and record its decision."""
         self._seen_at = seen.now
         self.state, decision = step(self.state, seen)
         if decision is not None:
             self.decisions.append({"at_ms": now_ms, **decision_document(decision)})
         return decision
 
-    def look_due(self, round_trip_ns: int) -> Instant | None:
+    def observation_due(self, round_trip_ns: int) -> Instant | None:
         """Return when to observe next without a write; None: not before a write."""
-        return self.state.look_due(self._seen_at, round_trip_ns)
+        return self.state.observation_due(self._seen_at, round_trip_ns)
 
 
 def bounds_of(subscriptions: Iterable[Subscription]) -> Auto | None:

@@ -49,14 +49,14 @@ class AutoWatch:
         self._began: Instant = 0
         self._round_trip_ns = 0
 
-    def look(
+    def observe(
         self,
         connection: StreamConnection | None,
         outputs: Sequence[Output] = (),
         *,
         is_full: bool = False,
     ) -> None:
-        """See what the peer has taken; `outputs` are about to be written.
+        """Observe what the peer has taken; `outputs` are about to be written.
 
         `is_full`: a write waits for room.
         """
@@ -64,29 +64,30 @@ class AutoWatch:
         if not self._watched or connection is None:
             return
         now = self._now()
-        if not is_full:  # a write that waits for room began at its first look
+        if not is_full:  # a write that waits for room began at its first observation
             self._began = now
         if self._in_flight is None:
             self._in_flight = InFlight()
-        # Asked once for all subscriptions: each question is a system call.
+        # Once for all subscriptions: each of these is a system call.
         self._in_flight.left(connection.unsent_bytes)
         self._round_trip_ns = connection.round_trip_ns
         flushes = self._flushes(outputs)
         for asked in self._watched:
             assert asked.auto is not None
-            due = asked.auto.look_due(self._round_trip_ns)
+            due = asked.auto.observation_due(self._round_trip_ns)
             flush_bytes = flushes.get(asked.name, 0)
             if flush_bytes or (due is not None and due <= now):
                 self._observe(asked, asked.auto, now, flush_bytes, is_full=is_full)
 
     def wrote(self, size_bytes: int) -> None:
-        """Note that bytes were handed to the socket, perhaps after a wait."""
+        """Record that bytes were handed to the socket, perhaps after a wait."""
         if self._watched and self._in_flight is not None:
             self._in_flight.wrote(self._began, size_bytes)
 
     def wait_s(self, seconds_max: float) -> float:
         """Return how long a stream may wait until the next observation is due."""
-        dues = [asked.auto.look_due(self._round_trip_ns) for asked in self._watched if asked.auto]
+        autos = [asked.auto for asked in self._watched if asked.auto is not None]
+        dues = [auto.observation_due(self._round_trip_ns) for auto in autos]
         due = min((due for due in dues if due is not None), default=None)
         if due is None:
             return seconds_max
@@ -101,12 +102,12 @@ class AutoWatch:
         *,
         is_full: bool,
     ) -> None:
-        assert self._in_flight is not None, "a look comes first"
+        assert self._in_flight is not None, "`observe` has made it"
         seen = self._in_flight.observed(
             now, auto.state.interval_ns,
             round_trip_ns=self._round_trip_ns, flush_bytes=flush_bytes, is_full=is_full,
         )  # fmt: skip
-        decision = auto.take(seen, self._driver.wall_ms())
+        decision = auto.record(seen, self._driver.wall_ms())
         if decision is None:
             return
         direction = "longer" if decision.to_ns > decision.from_ns else "shorter"

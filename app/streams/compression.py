@@ -46,8 +46,8 @@ def negotiate(accept_encoding: str) -> Coding:
 def block(text: bytes, coding: Coding) -> bytes:
     """Return a text as a stream of this coding can send it after any others.
 
-    It refers to nothing before it, so that many streams send the same bytes, and one that joins
-    late decodes them. A reader has the whole text once it has the block.
+    It refers to nothing before it, so many streams can send the same bytes, whenever they began. A
+    reader can decode the whole text once it has the block.
     """
     match coding:
         case Coding.GZIP:
@@ -63,11 +63,11 @@ _HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _LAST_BLOCK: Final = b"\x01\x00\x00\xff\xff"
 _SIZE_MODULUS: Final = 1 << 32
 
-# Below this a block is stored as it is: a deflated one would save less than its making costs.
+# Below this a block is stored as it is: deflating it would save too little.
 DEFLATED_BYTES_MIN: Final = 512
 _STORED_BYTES_MAX: Final = 0xFFFF
-# An empty stored block, as zlib's sync flush writes it. Go's reader keeps the text of other stored
-# blocks back until its window of 32 KiB is full: events came minutes late, or never.
+# An empty stored block, as zlib's sync flush writes it. Without it Go's reader withholds the text
+# of stored blocks until its window of 32 KiB is full: events arrived minutes late, or never.
 _FLUSH: Final = b"\x00\x00\x00\xff\xff"
 _RAW_DEFLATE: Final = -zlib.MAX_WBITS
 
@@ -80,10 +80,10 @@ def _deflated(text: bytes) -> bytes:
     return deflating.compress(text) + deflating.flush(zlib.Z_SYNC_FLUSH)
 
 
-# Rows become no smaller at level 3, the default, and cost a fifth more. The window of level 1 is
+# At level 3, the default, rows are no smaller and take a fifth longer. The window of level 1 is
 # half a MiB; browsers take 8 MiB (RFC 9659).
 _ZSTD: Final = zstd.ZstdCompressor(level=1)
-"""One for all frames, one call each: a new one costs more than a short frame does."""
+"""One for all frames, as each is made in one call: making it takes longer than a short frame."""
 
 
 def _zstd_frame(text: bytes) -> bytes:
@@ -91,12 +91,12 @@ def _zstd_frame(text: bytes) -> bytes:
 
     Blocks of one frame would not do: the encoder counts on the offsets of the block before.
     """
-    # In one call the encoder knows the size: short texts get small tables, and no window.
+    # In one call the encoder knows the size, and uses small tables and no window for short texts.
     return _ZSTD.compress(text, zstd.ZstdCompressor.FLUSH_FRAME)
 
 
 class GzipStream:
-    """What is one stream's own in its gzip encoding: the header, and the checksum at its end."""
+    """What differs between gzip streams: the header, and the checksum of all texts at the end."""
 
     __slots__ = ("_checksum", "_size_bytes")
 
@@ -107,14 +107,14 @@ class GzipStream:
         self._checksum = 0
         self._size_bytes = 0
 
-    def note(self, text: bytes) -> None:
-        """Note a text whose block is written now."""
+    def add_to_checksum(self, text: bytes) -> None:
+        """Add a text whose block is written now."""
         self._checksum = zlib.crc32(text, self._checksum)
         self._size_bytes += len(text)
 
     def block(self, text: bytes) -> bytes:
-        """Return the block of a text that is this stream's alone, and note it."""
-        self.note(text)
+        """Return the block of a text for this stream alone, and add it to the checksum."""
+        self.add_to_checksum(text)
         return _deflated(text)
 
     def end(self) -> bytes:
@@ -123,18 +123,18 @@ class GzipStream:
 
 
 class ZstdStream:
-    """A stream of zstd frames, each whole in itself: nothing is this stream's own."""
+    """A stream of zstd frames, each complete: streams do not differ."""
 
     __slots__ = ()
 
     coding = Coding.ZSTD
     header = b""
 
-    def note(self, text: bytes) -> None:
+    def add_to_checksum(self, text: bytes) -> None:
         """Do nothing: no checksum runs over the frames."""
 
     def block(self, text: bytes) -> bytes:
-        """Return the frame of a text that is this stream's alone."""
+        """Return the frame of a text for this stream alone."""
         return _zstd_frame(text)
 
     def end(self) -> bytes:
@@ -143,7 +143,7 @@ class ZstdStream:
 
 
 StreamEncoder = GzipStream | ZstdStream
-"""Of an answer that is compressed; one of the identity coding has none."""
+"""The encoder of a compressed answer; an answer with the identity coding has none."""
 
 
 def coding_of(encoder: StreamEncoder | None) -> Coding:

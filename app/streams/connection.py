@@ -1,4 +1,7 @@
-"""The connection under a stream: its transport, and the time that its peer has to take bytes."""
+"""The connection under a stream: its transport, and the deadline by which a peer must take bytes.
+
+A slow reader is cut here if it takes no byte for `write_timeout`.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +50,11 @@ class StreamConnection(Protocol):
 
     @property
     def is_given_up(self) -> bool:
-        """True once the stream has given its peer up."""
+        """True once the stream has cut its peer."""
 
     @property
     def has_kept(self) -> bool:
-        """True if some of what a stream has written is still to be handed to the transport."""
+        """True if bytes of a stream are kept that the transport has no room for."""
 
     @property
     def write_buffer_bytes(self) -> int:
@@ -96,7 +99,7 @@ class Connection:
         figures: ConnectionFigures,
     ) -> None:
         self.is_given_up = False
-        # What a stream has still to hand to the transport: parts of texts that others have too.
+        # Bytes that the transport has no room for: views of texts that streams share.
         self._kept: list[memoryview] = []  # a deque would cost each idle connection 0.6 KiB
         self._kept_bytes = 0
         self._transport = transport
@@ -107,9 +110,9 @@ class Connection:
         self._direct: socket.socket | None = None
 
     def write(self, framed: bytes | memoryview) -> None:
-        """Hand bytes of a stream to the transport, as many as it takes; the others are kept.
+        """Hand bytes of a stream to the transport, as many as it has room for; keep the others.
 
-        Whoever is told that the transport has room again calls `write_kept`.
+        The protocol calls `write_kept` when the transport has room again (`resume_writing`).
         """
         if len(framed) <= PIECE_BYTES and not self._kept:
             self._transport.write(framed)
@@ -120,7 +123,7 @@ class Connection:
 
     @property
     def has_kept(self) -> bool:
-        """True if some of what a stream has written is still to be handed to the transport."""
+        """True if bytes of a stream are kept that the transport has no room for."""
         return bool(self._kept)
 
     @property
@@ -130,7 +133,7 @@ class Connection:
         return transport.get_write_buffer_size() > transport.get_write_buffer_limits()[1]
 
     def write_kept(self) -> None:
-        """Hand on what was kept, while the transport has room."""
+        """Hand kept bytes to the transport while it has room."""
         transport = self._transport
         while self._kept and not self.is_full:
             if transport.is_closing():
@@ -162,9 +165,9 @@ class Connection:
         self._on_abort = _no_requests
 
     def direct_socket(self) -> socket.socket | None:
-        """Return a socket that writes past the transport; None if it has no socket, or is lost.
+        """Return a socket that bypasses the transport; None if there is none, or it is lost.
 
-        It has the transport's descriptor, which it lets go in `release`: asyncio's own view of it
+        It shares the transport's descriptor until `release`: asyncio's own view of the socket
         cannot write.
         """
         if self._direct is None and self._socket is not None and self._socket.fileno() >= 0:
@@ -174,7 +177,7 @@ class Connection:
         return self._direct
 
     def release(self) -> None:
-        """Release what is kept for a lost connection; the transport closes its socket by itself."""
+        """Free the kept bytes of a lost connection; the transport closes the socket itself."""
         self._forget_kept()
         if self._direct is not None:
             self._direct.detach()
@@ -187,7 +190,7 @@ class Connection:
         self.abort()
 
     def info(self, name: str) -> Any:
-        """Return what the transport knows under a name; None without that."""
+        """Return the transport's extra information of this name, or None."""
         return self._transport.get_extra_info(name)
 
     @property
@@ -204,8 +207,8 @@ class Connection:
     def unsent_bytes(self) -> int:
         """Bytes in asyncio's buffer and, on Linux, unacknowledged ones in the kernel's.
 
-        Costs a system call, about a microsecond. A closed connection has none: the kernel would go
-        on counting bytes that a peer which left can never acknowledge.
+        This is a system call of about a microsecond. A closed connection has no unsent bytes: the
+        kernel would still count bytes that a peer that left can never acknowledge.
         """
         buffered_bytes = self.write_buffer_bytes
         if not buffered_bytes and self._transport.is_closing():
@@ -252,16 +255,16 @@ def _no_requests() -> None:
     """Do nothing: no request waits."""
 
 
-LOOKS_PER_TIMEOUT: Final = 10  # a peer is cut at most two looks after its time
-LOOKS_PER_FAREWELL: Final = 2
-LOOK_S_MIN: Final = 0.02
+CHECKS_PER_TIMEOUT: Final = 10  # a peer is cut at most two checks after its deadline
+CHECKS_PER_FAREWELL: Final = 2
+CHECK_S_MIN: Final = 0.02
 CHECKED_AT_ONCE: Final = 100  # connections in one iteration, a few us each
 
 logger = logging.getLogger("tidegate.connections")
 
 
 class WriteDeadline:
-    """Decides when a peer is cut. Slow is not frozen: each byte taken starts the time again.
+    """Decides when a peer is cut: each byte that it takes starts the time again.
 
     Args:
         write_timeout_s: seconds without a byte taken.
@@ -311,19 +314,18 @@ class StreamTimes(NamedTuple):
         return WriteDeadline(self.write_s, taken_mark, now_s, farewell_s=self.farewell_s)
 
     @property
-    def look_s(self) -> float:
-        """How often a stream that waits to write looks at its deadline."""
-        look_s = min(self.write_s / LOOKS_PER_TIMEOUT, self.farewell_s / LOOKS_PER_FAREWELL)
-        return max(LOOK_S_MIN, look_s)
+    def check_s(self) -> float:
+        """How often a stream that waits to write checks its deadline."""
+        check_s = min(self.write_s / CHECKS_PER_TIMEOUT, self.farewell_s / CHECKS_PER_FAREWELL)
+        return max(CHECK_S_MIN, check_s)
 
 
 class WriteWatch:
-    """Cuts the connections of one server that are past their deadline.
+    """Cuts the connections of one server that have missed their deadline.
 
     A stream that waits to write checks its own deadline. The watch covers writes that no task waits
     for: an answer handed to the socket whole, the rest of a connection that is being closed, the
-    last rows of a stream that has nothing new to send. A connection without unsent bytes is not
-    checked.
+    last rows of an idle stream. A connection without unsent bytes is not checked.
 
     Args:
         write_timeout_s: seconds in which a peer has to take a byte.
@@ -344,24 +346,24 @@ class WriteWatch:
         self._before: dict[Connection, WriteDeadline] = {}
 
     def note_write(self, connection: Connection) -> None:
-        """Check the connection soon: bytes were written."""
+        """Check a connection at the next check, as bytes were written."""
         self._written[connection] = None
         if not self._is_armed:
             self._arm()
 
     def note_group(self, connections: Callable[[], Iterable[Connection]]) -> None:
-        """Check connections soon: bytes were written to all that the function returns."""
+        """Check the connections that the function returns, as bytes were written to all."""
         self._written_groups[connections] = None
         if not self._is_armed:
             self._arm()
 
     def _arm(self) -> None:
         self._is_armed = True
-        due_s = asyncio.get_running_loop().time() + self._write_timeout_s / LOOKS_PER_TIMEOUT
+        due_s = asyncio.get_running_loop().time() + self._write_timeout_s / CHECKS_PER_TIMEOUT
         self._scheduler.call_at(due_s, self._check, behind=True)
 
     def forget(self, connection: Connection) -> None:
-        """Check a connection no more, and free it: it is lost."""
+        """Forget a lost connection, and free what it keeps."""
         self._written.pop(connection, None)
         self._waiting.pop(connection, None)
         connection.release()
@@ -378,7 +380,7 @@ class WriteWatch:
         now_s = asyncio.get_running_loop().time()
         for _ in range(min(CHECKED_AT_ONCE, len(self._unchecked))):
             connection = self._unchecked.popleft()
-            if not connection.unsent_bytes:  # all taken: watched again from its next write
+            if not connection.unsent_bytes:  # checked again after its next write
                 continue
             mark = connection.taken_mark
             deadline = self._before.get(connection)
@@ -405,10 +407,10 @@ class HandedOver(NamedTuple):
 
     Args:
         transport: what to write to; its buffer is full if `is_paused`.
-        connection: what is below the transport.
-        write_watch: needs a call after each write.
-        on_lost: counts the connection no more.
-        served: what the server calls at a shutdown, and waits for.
+        connection: the connection below the transport.
+        write_watch: is called after each write.
+        on_lost: called when the connection is lost, to uncount it.
+        served: the protocols that the server calls at a shutdown, and waits for.
     """
 
     transport: asyncio.Transport
@@ -420,12 +422,12 @@ class HandedOver(NamedTuple):
 
     @property
     def plain_socket(self) -> socket.socket | None:
-        """The socket, to write to while nothing waits in the transport; None under TLS."""
+        """The socket, to be written to while the transport buffers nothing; None under TLS."""
         is_plain = self.transport.get_extra_info("sslcontext") is None
         return self.connection.direct_socket() if is_plain else None
 
     def write(self, framed: bytes | memoryview) -> None:
-        """Hand bytes to the connection, under the watch."""
+        """Write bytes, and let the watch check that they are taken."""
         self.connection.write(framed)
         self.write_watch.note_write(self.connection)
 

@@ -1,4 +1,4 @@
-"""The driver: runs the engine on the event loop, and is its only clock and timer."""
+"""The driver: runs the engine on the event loop, with its only clock and timer."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Driver:
         self.engine = engine
         self.limits = limits
         self.give_way: Callable[[], bool] = _nobody
-        """Ends a session that nobody needs now; returns False if there is none."""
+        """Ends a polled stream at which nobody waits; returns False if there is none."""
         self.closed_sessions: dict[str, int] = {}
         self.figures = Counters()
         self.on_expired: Callable[[RecordsExpired], None] | None = None
@@ -88,7 +88,7 @@ class Driver:
         self.on_history_wanted: Callable[[HistoryWanted], None] | None = None
         self._clock, self.wall_ms = clock, wall_ms
         self._arrival_ages_ms: dict[str, int] = {}
-        # The engine's time never goes back, not even when a timer rings a little early.
+        # The engine's time never goes back, not even if the loop calls a timer a little early.
         self._latest: Instant = 0
         self._consumers: dict[str, Consumer] = {}
         self._cohorts: dict[Cohort, CohortWriter] = {}
@@ -129,11 +129,11 @@ class Driver:
                 self.settle()
                 self._idle.schedule()
                 return
-            # Flush what became due, else a large publish would hold every interval up.
+            # Flush what became due, or a large publish would delay every interval.
             self.engine.advance(now)
             self.settle()
-            await asyncio.sleep(0)  # a turn of the loop, in which woken streams write
-            # What one slice has waited is missing for the next: a request has one patience in all.
+            await asyncio.sleep(0)  # an iteration, in which woken streams write
+            # All slices of a request share one budget of waiting.
             patience_s -= await self._backpressure.wait(topic, min(patience_s, PATIENCE_S))
 
     def publishes_at_once(self, topic: str, messages: int, size_bytes: int) -> bool:
@@ -173,7 +173,7 @@ class Driver:
     def subscribe(
         self, session: str, name: str, subscription: Subscription, *, announced: bool = False
     ) -> Bookmark:
-        """Add a subscription; return its cut: rows after the opening are newer than this.
+        """Add a subscription; return its cut: rows after the backfill are newer than this.
 
         Raises:
             SessionUnknown, TopicUnknown, LimitReached, BookmarkExpired: nothing was added.
@@ -222,14 +222,14 @@ class Driver:
         self.settle()
 
     def write_context(self, *, has_unsent: bool, is_behind: bool) -> WriteContext:
-        """Return what decides whether rows that are written now are late, and why."""
+        """Return what decides whether rows that are written now are late, and the cause."""
         return WriteContext(self.wall_ms(), has_unsent, is_behind, self._arrival_ages_ms)
 
     def close(self, session: str, reason: CloseReason | None = None) -> None:
         """Close a session; with a reason it gets a goodbye first."""
         with contextlib.suppress(SessionUnknown):  # it has said goodbye already
             self.engine.close_session(session, reason)
-        # With a reason the stream still has a goodbye to take, and closes the session after that.
+        # With a reason the stream still takes its goodbye, and closes the session then.
         if reason is None:
             self._consumers.pop(session, None)
             self._backpressure.forget(session)
@@ -242,7 +242,7 @@ class Driver:
         return len(sessions)
 
     def taken(self, session: str) -> None:
-        """Let publishers go on: a session has taken something, or all that it had."""
+        """Wake publishers that wait, as a session has taken something or all that it had."""
         self._backpressure.taken(session)
         self.settle()
 
@@ -277,13 +277,13 @@ class Driver:
         return rows
 
     def settle(self) -> None:
-        """Act on the engine's announcements and re-arm the timer; follows each call into it."""
+        """Dispatch the engine's announcements and re-arm the timer, after each call into it."""
         self._act()
-        if self.engine.has_openings:  # in turn with the streams, which write between two steps
+        if self.engine.has_openings:  # streams write between two steps
             self.streams.call_soon(self._open, behind=True)
-        if self.engine.schedule.left_since() is not None:  # so does what a timer had no time for
+        if self.engine.schedule.left_since() is not None:
             self.streams.call_soon(self._go_on, behind=True)
-        # After every call: any of them may have made an earlier deadline, or ended the earliest.
+        # Any call may have made an earlier deadline, or ended the earliest.
         self._timer.set(self.engine.schedule.next_new())
 
     def _act(self) -> None:
@@ -310,7 +310,7 @@ class Driver:
 
     def _note_closed(self, event: SessionClosed) -> None:
         if (consumer := self._consumers.get(event.session)) is None and event.reason is not None:
-            return  # the peer left after its reason was noted
+            return  # the peer left after its close was logged
         shown, reason = shown_id(event.session), event.reason or GONE
         figures = log_event("session-closed", session=shown, reason=reason)
         logger.info("session %s closed: %s", shown, _CLOSED[reason], extra=figures)
@@ -329,7 +329,7 @@ class Driver:
         return has_done
 
     def _advance(self, due: Instant, *, left_first: bool = False) -> None:
-        # A loop may call a little early: what was promised for `due` happens at `due`.
+        # A loop may call a little early: the engine is given `due` then.
         self._latest = max(self.now(), due)
         self.engine.advance(self._latest, left_first=left_first)
         self.figures.flush_lateness.note_ns(self.now() - due)
@@ -346,10 +346,10 @@ class Driver:
 
 
 class Consumer:
-    """A session's end at the driver: takes its outputs, and waits for more.
+    """One reader's access to its session: takes its outputs, and waits for more.
 
     Attributes:
-        on_woken: called in place of waking whoever waits.
+        on_woken: called by `wake` if it is set; otherwise `wait` returns.
         is_over: another consumer has replaced this one, or the peer is gone; only the notices that
             were sent before are left.
         close_reason: why the engine closed the session.
@@ -363,12 +363,12 @@ class Consumer:
         self.is_over = False
         self.close_reason: CloseReason | None = None
         self._driver = driver
-        self._notices: list[bytes] | None = None  # an idle stream has none
-        # Made at its first use: most streams are called and wait for nothing.
+        self._notices: list[bytes] | None = None
+        # Made by `wait`: most streams have `on_woken` instead.
         self._woken: asyncio.Event | None = None
 
     def wake(self) -> None:
-        """Wake the stream: its session has outputs or notices for it alone."""
+        """Wake the stream, as its session has outputs or notices."""
         if self.on_woken is None:
             self._event().set()
         else:
@@ -437,6 +437,6 @@ class Consumer:
             self._driver.close(self.session)
 
     def replace(self, goodbye: bytes) -> None:
-        """Make room for the session's next consumer; the stream ends with this event."""
+        """Close in favor of the session's next consumer; the stream ends with this event."""
         self.close()
         self.send(goodbye)

@@ -1,4 +1,4 @@
-"""What a stream writes next: rows, notices, progress, heartbeats; the same for every server."""
+"""What one stream writes next: rows, notices, progress or a heartbeat; under every ASGI server."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tidegate.app.streams.sse import HEARTBEAT, jittered_retry_ms
 from tidegate.app.streams.subscriptions import SessionSubscription
 from tidegate.conflation.outputs import Goodbye, Output
 
-# A socket that has taken everything gets a whole flush at once, the bytes that its lane shares.
-# One with a backlog gets little at a time, so that newer values conflate those not sent yet.
+# A socket that has taken everything is written a whole flush, the bytes that its lane shares. A
+# slow reader is written little at a time, so that newer values replace those not sent yet.
 TAKE_BYTES_MAX: Final = 1 << 20
 TAKE_BYTES_BEHIND: Final = 16 << 10
 
 
 class SubscriptionHolder(Protocol):
-    """What has subscriptions: a session, or what stands for one."""
+    """A session, or a reader of an embedded topic."""
 
     @property
     def asked(self) -> Mapping[str, SessionSubscription]:
@@ -29,7 +29,7 @@ class SubscriptionHolder(Protocol):
 
 
 class EventWriter:
-    """Chooses the bytes of one stream, and knows when it has to be asked again.
+    """Chooses the bytes of one stream, and says when to ask for more.
 
     Write `hello` first. Then call `next` until it returns nothing, and `wrote` after each text that
     the socket has taken.
@@ -37,8 +37,8 @@ class EventWriter:
     Args:
         reader: takes the session's outputs.
         hello: the first event.
-        session: whose subscriptions with `auto` have the socket observed.
-        heartbeat: knows when silence is to be filled.
+        session: has the subscriptions; those with `auto` have the socket observed.
+        heartbeat: says when a heartbeat is due.
     """
 
     __slots__ = (
@@ -55,9 +55,9 @@ class EventWriter:
     ) -> None:
         self.reader = reader
         self._session = session
-        # Made where a subscription has the option, which few have; an idle stream is to be small.
+        # Made once a subscription has the option, which saves memory of other streams.
         self._auto: AutoWatch | None = None
-        self._auto_revision = -1  # the reader's, as of the last search for the option
+        self._auto_revision = -1  # the reader's revision when the option was searched for last
         self._progress: Progress | None = None
         # True once nothing follows what `next` returned last.
         self.is_over = False
@@ -71,7 +71,7 @@ class EventWriter:
 
     @property
     def has_much_unsent(self) -> bool:
-        """True if a healthy socket would hold less: its peer is behind, or far away."""
+        """True if the socket holds more than a healthy one: its peer is slow, or far away."""
         return self._unsent_bytes > SMALL_BUFFERS_BYTES
 
     @property
@@ -80,11 +80,11 @@ class EventWriter:
         return self._heartbeat.wrote_s
 
     def wrote_in_cohort(self, wrote_s: float) -> None:
-        """Note that something was written past `next`, the last of it not before then."""
+        """Record the time of the last write by the stream's cohort, which bypasses `next`."""
         self._heartbeat.wrote(max(self.wrote_s, wrote_s))
 
     def next(self, now_s: float) -> bytes:
-        """Return what to write now; empty: nothing until the stream is woken, or time goes by."""
+        """Return what to write now; empty if there is nothing until a wake-up or `wait_s`."""
         if self.is_over:
             return b""
         reader, consumer = self.reader, self.reader.consumer
@@ -95,7 +95,7 @@ class EventWriter:
         self._has_unsent, self._was_full = has_buffered or self._was_full, False
         outputs = consumer.take(TAKE_BYTES_BEHIND if self._has_unsent else TAKE_BYTES_MAX)
         self._outputs = outputs
-        self.look(connection, outputs)
+        self.observe(connection, outputs)
         text = consumer.notices() + self._encoded(outputs) or self._quiet(now_s)
         if not text:
             self._is_behind = False
@@ -105,7 +105,7 @@ class EventWriter:
         return text
 
     def wrote(self, size_bytes: int, now_s: float) -> list[bytes]:
-        """Note that the socket has taken a text; return what is to be said of its rows."""
+        """Record that the socket has taken a text; return `late` events about its rows."""
         reader, outputs, self._outputs = self.reader, self._outputs, ()
         if self._auto is not None:
             self._auto.wrote(size_bytes)
@@ -113,28 +113,28 @@ class EventWriter:
         self._heartbeat.wrote(now_s)
         if self.is_over or not reader.watches_age:
             return []
-        # The write may have begun with room, and then have waited for the peer.
+        # Also if the write began with room, and then waited for the peer.
         has_unsent = self._has_unsent or self._was_full
         context = reader.driver.write_context(has_unsent=has_unsent, is_behind=is_behind)
         return late_events(outputs, reader.styles, context)
 
     def waited(self) -> None:
-        """Note that the socket was full: this text and the next are late because of the peer."""
+        """Record that the socket was full: this text and the next are late due to the peer."""
         self._was_full = True
 
     def wait_s(self, now_s: float) -> float:
-        """Return how long the stream may rest, in seconds, if nothing wakes it."""
+        """Return how long the stream may stay idle, in seconds, if nothing wakes it."""
         progress = self._asked_progress()
-        return self.look_in_s(self._heartbeat.wait_s(now_s, progress=progress is not None))
+        return self.observe_in_s(self._heartbeat.wait_s(now_s, progress=progress is not None))
 
-    def look(
+    def observe(
         self,
         connection: StreamConnection | None,
         outputs: Sequence[Output] = (),
         *,
         is_full: bool = False,
     ) -> None:
-        """Observe the socket for subscriptions with `auto`; arguments as of `AutoWatch.look`."""
+        """Observe the socket for subscriptions with `auto`; arguments as of `AutoWatch.observe`."""
         reader = self.reader
         if self._auto is None and self._auto_revision != reader.revision:
             self._auto_revision = reader.revision
@@ -142,10 +142,10 @@ class EventWriter:
             if any(asked.may_be_auto for asked in session.asked.values()):
                 self._auto = AutoWatch(reader.driver, reader, lambda: session.asked)
         if self._auto is not None:
-            self._auto.look(connection, outputs, is_full=is_full)
+            self._auto.observe(connection, outputs, is_full=is_full)
 
-    def look_in_s(self, seconds_max: float) -> float:
-        """Return how long a stream may wait until it has to `look` again."""
+    def observe_in_s(self, seconds_max: float) -> float:
+        """Return how long a stream may wait until it has to `observe` again."""
         return seconds_max if self._auto is None else self._auto.wait_s(seconds_max)
 
     def _asked_progress(self) -> Progress | None:

@@ -1,4 +1,7 @@
-"""Fan-out: one text to the sockets of a whole cohort."""
+"""Fan-out: one text is written to the sockets of a whole cohort.
+
+A slow reader leaves its cohort here, and is then written to by its own `SocketStream`.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,18 @@ from tidegate.conflation.outputs import Rows
 
 # A cohort takes larger texts in parts: each slow peer would buffer a copy of the whole.
 FLUSH_BYTES_MAX: Final = 1 << 20
-# The most that one turn writes, in streams and in bytes: about 1.5 milliseconds of work.
+# The most that one call writes, in streams and in bytes: about 1.5 milliseconds of work.
 STREAMS_AT_ONCE: Final = 256
 BYTES_AT_ONCE: Final = 4 << 20
-# The most that one turn takes back or sends away of streams that did not take a whole text.
+# The most streams that one call takes back or sends away, as they did not take a whole text.
 DRAINED_AT_ONCE: Final = 32
 # The most that a healthy socket has unsent. A peer with more is slow.
 SMALL_BUFFERS_BYTES: Final = 64 << 10
 # The index of a recipient that has left.
 LEFT: Final = -1
-# Stands for the socket of a recipient that has left or drains. A closed socket takes nothing.
-NOBODY: Final = socket.socket()
-NOBODY.close()
+# Replaces the socket of a recipient that has left or drains. A closed socket takes nothing.
+CLOSED_SOCKET: Final = socket.socket()
+CLOSED_SOCKET.close()
 
 
 class SharedChunk(NamedTuple):
@@ -55,8 +58,8 @@ def shared_chunk(text: bytes, coding: Coding) -> SharedChunk:
 
 def send_each(sockets: Sequence[socket.socket], text: bytes) -> list[int]:
     """Send a text to sockets; return how many bytes each took, 0 after an error."""
-    # A loop in Python costs as much as the call: `map` goes on behind the socket that has failed.
-    # `os.write` would cost more: the kernel looks at a file first, and finds the socket behind it.
+    # A loop in Python takes as long as the calls: `map` continues after the socket that has failed.
+    # `os.write` would take longer: the kernel first resolves a file to its socket.
     sends = map(socket.socket.send, sockets, repeat(text))
     taken_bytes: list[int] = []
     while len(taken_bytes) < len(sockets):
@@ -71,8 +74,8 @@ class Recipient(Protocol):
     """A stream to which a cohort's writer writes; a protocol, as streams import this module.
 
     Attributes:
-        at: for the writer: its index there.
-        had_bytes: for the writer: its count of bytes when the stream entered.
+        at: set by the writer: its index there.
+        had_bytes: set by the writer: its count of bytes when the stream entered.
     """
 
     at: int
@@ -91,25 +94,25 @@ class Recipient(Protocol):
         """The loop's time at the last write."""
 
     def wake(self) -> None:
-        """Leave the cohort, and write by itself again."""
+        """Leave the cohort, and write alone again."""
 
 
 class CohortWriter:
     """Writes each text of a cohort to the sockets of all its streams, in one plain loop.
 
     A stream costs one send: the loop calls no method of the stream and sets no timer for it. What
-    a stream was sent is the difference between two counters of the writer. A text goes out in turns
-    of `STREAMS_AT_ONCE`; the loop serves others between turns. The writer takes the next text when
-    all streams have this one. A stream whose socket takes only a part of a text stays in the cohort
-    if it has taken the rest by the next text.
+    a stream was sent is the difference between two counters of the writer. A text is written to
+    `STREAMS_AT_ONCE` in one call; the event loop serves others between calls. The writer takes the
+    next text when all streams have this one. A stream whose socket takes only a part of a text
+    stays in the cohort if it has taken the rest by the next text.
 
     Args:
         cohort: the engine's members that share their progress.
         style: the format of rows.
         coding: the compression of the answers.
         take: returns the next rows, of at most so many bytes; None: nothing is left.
-        wrote: called after each turn with the number of streams, the bytes that each got, and the
-            seconds that the turn took.
+        wrote: called after each write with the number of streams, the bytes that each was sent,
+            and the seconds that it took.
         scheduler: calls the writer.
         heartbeat_s: the longest time without a write.
     """
@@ -132,14 +135,15 @@ class CohortWriter:
         self._wrote = wrote
         self._scheduler = scheduler
         self._heartbeat_s = heartbeat_s
-        # Parallel lists. A stream that leaves is cleared in both, one that drains in the second.
+        # Parallel lists. A stream that leaves is cleared in both; one that drains only in the
+        # second, where `CLOSED_SOCKET` takes its place.
         self._recipients: list[Recipient | None] = []
         self._sockets: list[socket.socket] = []
         self._streams = 0
         self._draining: deque[Recipient] = deque()
         self._write_watch: WriteWatch | None = None
-        # The round under way: streams before `_at` have its text already. Streams from `_end` on
-        # came later, and had it before they came.
+        # The current round: streams before `_at` have its text. Streams from `_end` on entered
+        # later, and had it before.
         self._chunk: SharedChunk | None = None
         self._at = self._end = 0
         self._asks_kernel = False
@@ -156,55 +160,55 @@ class CohortWriter:
 
     @property
     def wrote_s(self) -> float:
-        """The loop's time at the last write, or that of the stream that was silent longest."""
+        """The loop's time at the last write, or that of the stream that was idle longest."""
         return self._wrote_s
 
     # --- Streams
 
     def enter(self, recipient: Recipient) -> None:
-        """Write for a stream from here on; it has had all that its cohort has taken."""
+        """Add a stream, which has everything that its cohort has taken."""
         recipient.at, recipient.had_bytes = len(self._recipients), self._bytes
         self._recipients.append(recipient)
-        self._sockets.append(recipient.line.plain_socket or NOBODY)
+        self._sockets.append(recipient.line.plain_socket or CLOSED_SOCKET)
         self._streams += 1
         self._write_watch = recipient.line.write_watch
-        # One heartbeat for all: it comes when it is due for whoever has been silent longest.
+        # One heartbeat for all, which is due for the stream that has been idle longest.
         self._wrote_s = min(self._wrote_s, recipient.wrote_s)
         self._await_beat()
 
     def leave(self, recipient: Recipient) -> int:
-        """Let a stream write by itself; return the bytes that it got here.
+        """Remove a stream; return the bytes that it was sent here.
 
-        A text that the round under way has not brought it yet is written now: for the engine it
-        has been taken.
+        If the current round has not reached it yet, the text is written now: the engine counts it
+        as taken.
         """
-        owed = self._chunk if self._at <= recipient.at < self._end else None
-        self._strike_out(recipient)
-        if owed is not None and not recipient.line.connection.is_closing:
+        unwritten = self._chunk if self._at <= recipient.at < self._end else None
+        self._remove(recipient)
+        if unwritten is not None and not recipient.line.connection.is_closing:
             if recipient.encoder is not None:
-                recipient.encoder.note(owed.text)
-            recipient.line.write(owed.framed)
+                recipient.encoder.add_to_checksum(unwritten.text)
+            recipient.line.write(unwritten.framed)
         return self._bytes - recipient.had_bytes
 
     def connections(self) -> list[Connection]:
         """Return the connections that it writes to, for the watch over their deadlines."""
         return [it.line.connection for it in self._recipients if it is not None]
 
-    def _strike_out(self, recipient: Recipient) -> None:
+    def _remove(self, recipient: Recipient) -> None:
         self._recipients[recipient.at] = None
-        self._sockets[recipient.at] = NOBODY
+        self._sockets[recipient.at] = CLOSED_SOCKET
         recipient.at = LEFT
         self._streams -= 1
 
-    def _close_ranks(self) -> None:
-        """Drop the entries of streams that have left, between two rounds."""
+    def _compact(self) -> None:
+        """Between two rounds, drop the entries of streams that have left."""
         if len(self._recipients) < 2 * self._streams:
             return
         recipients = [recipient for recipient in self._recipients if recipient is not None]
         for at, recipient in enumerate(recipients):
             recipient.at = at
         self._recipients = [*recipients]
-        self._sockets = [recipient.line.plain_socket or NOBODY for recipient in recipients]
+        self._sockets = [recipient.line.plain_socket or CLOSED_SOCKET for recipient in recipients]
 
     # --- Rounds
 
@@ -222,11 +226,11 @@ class CohortWriter:
         if self._coding is Coding.GZIP:  # the only one with a checksum over all texts
             for recipient in self._recipients[first:end]:
                 if recipient is not None and recipient.encoder is not None:
-                    recipient.encoder.note(chunk.text)
+                    recipient.encoder.add_to_checksum(chunk.text)
         if self._asks_kernel:
             self._send_slow_away(first, end, chunk)
         streams = self._write(chunk.framed, first, end)
-        # One round is the usual case, and a look for another costs as much as thirty writes.
+        # Usually no round follows, and beginning one to find that out costs thirty writes.
         if end < self._end or self._is_silent or not self.cohort.becomes_idle():
             self._scheduler.call_soon(self)
         else:
@@ -237,13 +241,13 @@ class CohortWriter:
     def _begin(self) -> bool:
         """Take the next rows, or a heartbeat, and begin a round; return False if there are none."""
         self._chunk = None
-        # Before rows are taken: a stream that is sent away takes them by itself.
+        # Before rows are taken: a stream that is sent away takes them alone.
         if self._draining and (self.cohort.has_rows or self._is_silent):
             self._end_draining()
             if self._draining:
                 self._scheduler.call_soon(self)
                 return False
-        self._close_ranks()
+        self._compact()
         rows = self._take(self.cohort, FLUSH_BYTES_MAX) if self._streams else None
         if rows is not None:
             self._begin_round(rows_text(rows, self._style))
@@ -267,8 +271,8 @@ class CohortWriter:
 
     def _write(self, framed: bytes, first: int, end: int) -> int:
         """Write to some streams; return their number."""
-        # Not through the transports: they buffer nothing, and their checks cost as much as a send.
-        # Where a socket takes nothing, the transport finds out why.
+        # Not through the transports, which buffer nothing here: their checks take as long as a
+        # send. If a socket takes nothing, the write in `_drain` lets the transport find out why.
         taken_bytes = send_each(self._sockets[first:end], framed)
         streams = end - first
         if taken_bytes.count(len(framed)) < streams:
@@ -280,16 +284,16 @@ class CohortWriter:
         return streams
 
     def _drain(self, at: int, rest: memoryview) -> None:
-        """Leave the rest to the connection, which has time until the next text."""
+        """Hand the rest to the connection, which has until the next text to write it."""
         recipient = self._recipients[at]
         assert recipient is not None, "it has not left"
         recipient.line.write(rest)
         if recipient.line.connection.write_buffer_bytes:
-            self._sockets[at] = NOBODY
+            self._sockets[at] = CLOSED_SOCKET
             self._draining.append(recipient)
 
     def _end_draining(self) -> None:
-        """Take back some streams whose transports are empty again, and send others away."""
+        """Take back some streams whose transports are empty again; the others leave the cohort."""
         for _ in range(min(DRAINED_AT_ONCE, len(self._draining))):
             recipient = self._draining.popleft()
             if recipient.at == LEFT:
@@ -297,10 +301,10 @@ class CohortWriter:
             if recipient.line.connection.write_buffer_bytes:
                 recipient.wake()
             else:
-                self._sockets[recipient.at] = recipient.line.plain_socket or NOBODY
+                self._sockets[recipient.at] = recipient.line.plain_socket or CLOSED_SOCKET
 
     def _send_slow_away(self, first: int, end: int, chunk: SharedChunk) -> None:
-        """Send streams away whose peers have not taken earlier writes."""
+        """Let streams leave the cohort whose peers have not taken earlier writes."""
         for it in self._recipients[first:end]:
             if it is not None and it.line.connection.unsent_bytes > SMALL_BUFFERS_BYTES:
                 it.line.write(chunk.framed)
@@ -318,7 +322,7 @@ class CohortWriter:
         """Send a heartbeat to all streams if nothing was written for so long."""
         now_s = asyncio.get_running_loop().time()
         if now_s < self._beat_s or self.is_empty:
-            return  # a later call is on its way, or nobody is left
+            return  # a later call is scheduled, or all streams have left
         self._beat_s = INFINITY
         if now_s < self._wrote_s + self._heartbeat_s:
             self._await_beat()

@@ -151,7 +151,7 @@ class PolledStream:
             raise
         usage.hold(subscription.topic, subscription.lane_id)
         self.position = self.tail
-        self._look()
+        self._check_built()
 
     # --- What readers ask
 
@@ -353,7 +353,7 @@ class PolledStream:
             return
         self._is_flushing = False
         self.flushed_ms = self._driver.wall_ms()
-        self._look()
+        self._check_built()
         self._forget_asked()
         self._pages.clear()
         self._kept_bytes = 0
@@ -424,7 +424,7 @@ class PolledStream:
             return topic_unknown(self.subscription.topic)
         return Refused("not-ready", f"The stream of {name} begins anew.", retry_after_s=1)
 
-    def _look(self) -> None:
+    def _check_built(self) -> None:
         """Let readers in once the board is there: it may be built in steps."""
         if not self._has_board or self.subscription.lane_id.feed in self._topic.feeds:
             self._source.begin(self._topic)
@@ -535,7 +535,7 @@ class PolledStreams:
         session = f"polled-{next(self._numbers)}"
         begun = PolledStream(self._driver, session, usage, poll.subscription, form, poll.kind)
         self._streams[identity] = begun
-        self._look_later(identity, begun)
+        self._check_later(identity, begun)
         return begun
 
     def give_way(self, topic: str | None = None, sub: str | None = None) -> bool:
@@ -592,14 +592,14 @@ class PolledStreams:
     def _forget(self, identity: Identity) -> None:
         self._past += self._streams.pop(identity).counts
 
-    def _look_later(self, identity: Identity, stream: PolledStream) -> None:
-        asyncio.get_running_loop().call_later(UNREAD_S, self._look, identity, stream)
+    def _check_later(self, identity: Identity, stream: PolledStream) -> None:
+        asyncio.get_running_loop().call_later(UNREAD_S, self._close_if_unread, identity, stream)
 
-    def _look(self, identity: Identity, stream: PolledStream) -> None:
+    def _close_if_unread(self, identity: Identity, stream: PolledStream) -> None:
         if self._streams.get(identity) is not stream:
             return
         if stream.is_over or stream.is_unread:
             stream.close()
             self._forget(identity)
         else:
-            self._look_later(identity, stream)
+            self._check_later(identity, stream)

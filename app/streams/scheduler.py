@@ -1,7 +1,7 @@
 """What runs next on the event loop.
 
-`StreamScheduler` calls streams, `Timer` rings for the engine, `in_turns` runs the steps of long
-requests, and `IdleTask` works while nothing else does.
+`StreamScheduler` calls streams, `Timer` calls the driver when the engine is due, `in_turns` runs
+the steps of long requests, and `IdleTask` runs work while the loop is idle.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from weakref import WeakKeyDictionary
 from tidegate.conflation.steps import Result, Steps
 from tidegate.keys.text.duration import Instant
 
-# How long streams may write before the loop looks at everything else.
+# How long streams may write in one iteration of the event loop.
 TURN_S: Final = 0.001
 
-# A time that is further away than this is put off to the next multiple of GROUP_S: to wake the
-# loop costs more than a heartbeat, and nobody misses a heartbeat by so little.
+# A time that is further away than GROUPED_S is rounded up to a multiple of GROUP_S: waking the loop
+# takes longer than a heartbeat, and a heartbeat may be so much late.
 GROUPED_S: Final = 1.0
 GROUP_S: Final = 0.05
 
-# A loop that calls at most LATE_S after the time that it was given has nothing else to do.
+# A loop is idle if it calls a timer at most LATE_S late.
 IDLE_CHECK_S: Final = 0.005
 LATE_S: Final = 0.002
 
@@ -32,10 +32,10 @@ INFINITY: Final = float("inf")
 
 
 class StreamScheduler:
-    """Calls the streams that have something to write, and those whose time has come.
+    """Calls the streams that have something to write, or are due.
 
-    A flush wakes thousands of streams at once. They write in turns of a millisecond, so that other
-    requests wait for a turn and not for the flush. One timer serves all: idle streams, which wait
+    A flush wakes thousands of streams at once. They write for a millisecond in each iteration, so
+    that requests do not wait for the whole flush. One timer serves all: idle streams, which wait
     for their heartbeats, are called in groups.
     """
 
@@ -49,10 +49,10 @@ class StreamScheduler:
         self._timer_due_s = INFINITY
 
     def call_soon(self, stream: Callable[[], None], *, behind: bool = False) -> None:
-        """Call a stream in the loop's next turn, once however often this is asked.
+        """Call a stream in one of the next iterations, once however often this is asked.
 
-        `behind`: after the others, and for less time, as it may take long, such as one of many
-        subscriptions.
+        `behind`: after the others and for half of their time, for calls that may take long, such as
+        those of streams with many subscriptions.
         """
         (self._behind if behind else self._ready)[stream] = None
         if not self._is_called:
@@ -77,9 +77,9 @@ class StreamScheduler:
             self._arm()
 
     def call_now(self, wake: Callable[[], None]) -> None:
-        """Call what wakes streams, and then these, in this turn of the loop, for once.
+        """Call what wakes streams, and then these streams, in the current iteration.
 
-        For a timer: another turn of the loop costs a small flush as much as five of its writes.
+        For a timer: another iteration costs a small flush as much as five of its writes.
         """
         is_called, self._is_called = self._is_called, True
         try:
@@ -92,8 +92,8 @@ class StreamScheduler:
     def _turn(self) -> None:
         try:
             _call(self._ready, TURN_S)
-            _call(self._behind, TURN_S / 2)  # one at least, however many others are ready
-        finally:  # a stream that fails must not end the turns of all others
+            _call(self._behind, TURN_S / 2)  # at least one, however many others are ready
+        finally:  # a stream that fails must not stop all others
             self._end_turn()
 
     def _end_turn(self) -> None:
@@ -107,9 +107,9 @@ class StreamScheduler:
         self._timer, self._timer_due_s = None, INFINITY
         if self._times:
             self._timer_due_s = self._times[0]
-            self._timer = asyncio.get_running_loop().call_at(self._timer_due_s, self._look)
+            self._timer = asyncio.get_running_loop().call_at(self._timer_due_s, self._run_due)
 
-    def _look(self) -> None:
+    def _run_due(self) -> None:
         now_s = asyncio.get_running_loop().time()
         while self._times and self._times[0] <= now_s:
             for stream, behind in self._due.pop(heapq.heappop(self._times)):
@@ -120,7 +120,7 @@ class StreamScheduler:
 def _call(streams: dict[Callable[[], None], None], seconds: float) -> None:
     loop = asyncio.get_running_loop()
     end_s = loop.time() + seconds
-    # One that is not done asks again, and comes after the others.
+    # A stream that is not done calls `call_soon` again, and follows the others.
     while streams:
         stream = next(iter(streams))
         del streams[stream]
@@ -167,7 +167,7 @@ _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 async def in_turns(steps: Steps[Result]) -> Result:
     """Run steps one by one, and yield to the event loop after each; return their result.
 
-    At most one step runs in an iteration, whichever request it belongs to: requests take turns.
+    At most one step runs in an iteration, of all requests together: requests take turns.
     """
     turn = _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Lock())
     while True:
@@ -181,11 +181,11 @@ async def in_turns(steps: Steps[Result]) -> Result:
 
 
 class IdleTask:
-    """Does work step by step while the event loop is idle, until none is left.
+    """Runs work in steps while the event loop is idle, until none is left.
 
     Args:
-        has_work: whether there is.
-        step: a bounded part of it; False where there was nothing that could be done.
+        has_work: returns whether there is any.
+        step: does a bounded part of it; returns False if it could do nothing.
     """
 
     def __init__(self, has_work: Callable[[], bool], step: Callable[[], bool]) -> None:
@@ -194,7 +194,7 @@ class IdleTask:
         self._check: asyncio.TimerHandle | None = None
 
     def schedule(self) -> None:
-        """Wait for idle time if there is work."""
+        """Wait for the loop to be idle, if there is work."""
         if self._check is None and self._has_work():
             loop = asyncio.get_running_loop()
             due_s = loop.time() + IDLE_CHECK_S

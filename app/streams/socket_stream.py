@@ -294,13 +294,13 @@ class SocketStream(asyncio.Protocol):
         now_s = self._loop.time()
         if self._deadline is None:
             self._deadline = self._times.deadline(self.line.connection.taken_mark, now_s)
-        self._call_at(now_s + self._writer.look_in_s(self._times.look_s))
+        self._call_at(now_s + self._writer.observe_in_s(self._times.check_s))
 
     def _check_deadline(self, now_s: float) -> None:
         assert self._deadline is not None
         connection, reader = self.line.connection, self._writer.reader
         reader.note_unsent()
-        self._writer.look(connection, is_full=True)
+        self._writer.observe(connection, is_full=True)
         mark = connection.taken_mark
         if self._deadline.is_over(mark, now_s, is_closed=reader.is_sent_away):
             connection.give_up()

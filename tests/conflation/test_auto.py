@@ -253,29 +253,29 @@ def test_a_decision_has_its_figures() -> None:
 
 def test_when_to_look() -> None:
     state = State(BOUNDS, 200 * MS)
-    assert state.look_due(0, 0) is None
+    assert state.observation_due(0, 0) is None
     state, _ = step(state, flush(0))
     # early enough to see that half of 100 ms would have been enough, then after the round's end
-    assert state.look_due(0, 0) == 40 * MS
-    assert state.look_due(0, 30 * MS) == 70 * MS
+    assert state.observation_due(0, 0) == 40 * MS
+    assert state.observation_due(0, 30 * MS) == 70 * MS
     state, _ = step(state, look(40, 10))
-    assert state.look_due(40 * MS, 0) == 220 * MS
+    assert state.observation_due(40 * MS, 0) == 220 * MS
     state, _ = step(state, look(220, 10))
-    assert state.look_due(220 * MS, 0) == 440 * MS
+    assert state.observation_due(220 * MS, 0) == 440 * MS
     state, _ = step(state, look(440))
-    assert state.look_due(440 * MS, 0) is None
+    assert state.observation_due(440 * MS, 0) is None
 
 
 def test_at_the_ends_of_the_ladder_there_is_less_to_see() -> None:
     state, _ = step(State(BOUNDS, 50 * MS), flush(0))
-    assert state.look_due(0, 0) == 55 * MS
+    assert state.observation_due(0, 0) == 55 * MS
     state, _ = step(State(BOUNDS, 30 * SECOND), flush(0))
-    assert state.look_due(4_000 * MS, 0) is None
+    assert state.observation_due(4_000 * MS, 0) is None
 
 
 def test_what_was_acknowledged_needs_no_further_look() -> None:
     state, _ = played(State(BOUNDS, 200 * MS), flush(0), look(40))
-    assert state.look_due(40 * MS, 0) is None
+    assert state.observation_due(40 * MS, 0) is None
 
 
 # The steps within bounds: the lower bound is rounded up, the upper down.

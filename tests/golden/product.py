@@ -355,7 +355,7 @@ class AutoInterval:
             figures = (told.flush_bytes, told.unsent_bytes, told.overdue_bytes, told.drain_ns)
             rest = (told.late_rounds, told.calm_ns)
             yield f"{decision.from_ns} to {decision.to_ns} {decision.reason} {figures} {rest}"
-        yield f"look {self._state.look_due(now, seen['round_trip_ns'])}"
+        yield f"look {self._state.observation_due(now, seen['round_trip_ns'])}"
 
 
 def _kept(kept: dict[str, Any]) -> RestoredTopic:

@@ -31,7 +31,7 @@ def with_auto(min_ms: int, max_ms: int) -> Subscription:
 def stuck(auto: AutoInterval, at_ms: int) -> Decision | None:
     """A look at a socket that takes nothing any more."""
     seen = Observation(at_ms * MS, 9_000, 9_000, unsent_since=0, flush_bytes=100, is_full=True)
-    return auto.take(seen, now_ms=1_000_000 + at_ms)
+    return auto.record(seen, now_ms=1_000_000 + at_ms)
 
 
 def test_the_widest_bounds_of_those_that_have_any() -> None:
@@ -90,11 +90,11 @@ def test_bounds_that_change_take_the_interval_along() -> None:
 def test_the_next_look_is_reckoned_from_the_last_one() -> None:
     auto = AutoInterval(200 * MS)
     auto.begin(WIDE)
-    assert auto.look_due(0) is None
-    auto.take(Observation(SECOND, flush_bytes=100), now_ms=0)
-    assert auto.look_due(0) == SECOND + 40 * MS
-    auto.take(Observation(SECOND + 40 * MS, 100, unsent_since=SECOND), now_ms=0)
-    assert auto.look_due(0) == SECOND + 220 * MS
+    assert auto.observation_due(0) is None
+    auto.record(Observation(SECOND, flush_bytes=100), now_ms=0)
+    assert auto.observation_due(0) == SECOND + 40 * MS
+    auto.record(Observation(SECOND + 40 * MS, 100, unsent_since=SECOND), now_ms=0)
+    assert auto.observation_due(0) == SECOND + 220 * MS
 
 
 def test_a_decision_in_words() -> None:

@@ -89,7 +89,7 @@ class Desk:
     def written(self, *, is_taken: bool = True) -> list[Event]:
         """One turn of the stream: what it writes, and whether its peer takes that."""
         outputs: list[Output] = self.reader.consumer.take(PLENTY)
-        self.auto.look(self.socket, outputs)
+        self.auto.observe(self.socket, outputs)
         text = self.reader.consumer.notices() + self.reader.encoded(outputs, 1)
         if text:
             self.auto.wrote(len(text))
@@ -297,7 +297,7 @@ async def test_a_reader_that_was_sent_away_moves_nothing_any_more(desk: Desk) ->
     subscribe(session.open_reader(), asked)
     for _ in range(5):
         desk.clock.forward(desk.gateway.driver, 50 * MS)
-        first.look(desk.socket, is_full=True)
+        first.observe(desk.socket, is_full=True)
         assert first.wait_s(7.5) == 7.5
     assert asked.topics["px"].subscription.lane_id.interval_ns == 50 * MS
 
@@ -307,7 +307,7 @@ async def test_whoever_cannot_move_is_not_watched(desk: Desk, options: str) -> N
     desk.subscribe(options)
     await desk.publish()
     desk.clock.forward(desk.gateway.driver, 1_000 * MS)
-    desk.auto.look(cast("Connection", Unasked()), desk.reader.consumer.take(PLENTY))
+    desk.auto.observe(cast("Connection", Unasked()), desk.reader.consumer.take(PLENTY))
     assert desk.auto.wait_s(7.5) == 7.5
 
 
@@ -326,7 +326,7 @@ async def test_a_full_socket_is_looked_at_while_a_write_waits(desk: Desk) -> Non
     await desk.turn(50, is_taken=False)
     for _ in range(2):
         desk.clock.forward(desk.gateway.driver, 55 * MS)
-        desk.auto.look(desk.socket, is_full=True)
+        desk.auto.observe(desk.socket, is_full=True)
     [told] = conflation(desk.written())
     assert (told["to"], told["reason"]) == ("100ms", "full")
     assert interval_ms(desk, asked) == 100
@@ -337,5 +337,5 @@ async def test_without_a_connection_nothing_is_seen(desk: Desk) -> None:
     for _ in range(5):
         await desk.publish()
         desk.clock.forward(desk.gateway.driver, 50 * MS)
-        desk.auto.look(None, desk.reader.consumer.take(PLENTY))
+        desk.auto.observe(None, desk.reader.consumer.take(PLENTY))
     assert interval_ms(desk, asked) == 50

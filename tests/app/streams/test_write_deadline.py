@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.app.streams.connection import LOOK_S_MIN, StreamTimes, WriteDeadline
+from tidegate.app.streams.connection import CHECK_S_MIN, StreamTimes, WriteDeadline
 
 
 def over_at(deadline: WriteDeadline, looks: list[tuple[int, bool]]) -> int | None:
@@ -31,6 +31,6 @@ def test_slow_is_not_frozen_and_a_farewell_is_short(
 
 
 def test_it_looks_often_enough_for_both_and_not_without_end() -> None:
-    assert StreamTimes(15, 10, 1).look_s == 0.5
-    assert StreamTimes(15, 0.5, 1).look_s == 0.05
-    assert StreamTimes(15, 10, 0.001).look_s == LOOK_S_MIN
+    assert StreamTimes(15, 10, 1).check_s == 0.5
+    assert StreamTimes(15, 0.5, 1).check_s == 0.05
+    assert StreamTimes(15, 10, 0.001).check_s == CHECK_S_MIN

@@ -98,7 +98,7 @@ class Play:
         """Let time pass."""
         until = self.now + int(seconds * SECOND)
         while True:
-            look = self.state.look_due(self.now, self.pipe.round_trip_ns)
+            look = self.state.observation_due(self.now, self.pipe.round_trip_ns)
             is_full = self._flush_due <= self.now
             due = min(self.now + 5 * MILLISECOND if is_full else self._flush_due, until)
             if look is not None and self.now < look < due:
