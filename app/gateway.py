@@ -109,8 +109,8 @@ class Gateway:
             SessionContext(self.id, *parts), self.session_events, self.new_session_id
         )
         self.polled = PolledStreams(self.driver, self.quotas)
-        self.driver.give_way = self.polled.give_way
-        self.quotas.lanes.give_way = self.polled.give_way
+        self.driver.make_room = self.polled.make_room
+        self.quotas.lanes.make_room = self.polled.make_room
         self.quotas.memory.cut_stalled = self.sessions.cut_stalled
         if self.bus is not None:
             self.bus.attach(

@@ -159,7 +159,7 @@ class Archive:
             return  # the subscriber already got the topic's deletion
         piece = await self.piece(name, wanted.epoch, wanted.after, through, kind)
         self._driver.engine.supply_history(wanted, piece, self._driver.now())
-        self._driver.settle()
+        self._driver.dispatch()
 
 
 class ArchiveLost(Exception):

@@ -156,7 +156,7 @@ class DrivenTopic:
         limits = QueueLimits(self.limits.queue_messages_max, self.limits.queue_bytes_max)
         driver = Driver(self._engine, limits, lambda: int(loop.time() * NS_PER_S))
         driver.on_expired = self._note_expired
-        driver.settle()
+        driver.dispatch()
         self._remove_soon()  # what the loop before has left
         return driver
 

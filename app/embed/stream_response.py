@@ -289,7 +289,7 @@ class _Waiting:
         reader.note_unsent()
         writer.observe(self._connection, is_full=True)
         mark = self._connection.taken_mark
-        if self._deadline.is_over(mark, self._now_s(), is_closed=reader.is_sent_away):
+        if self._deadline.is_over(mark, self._now_s(), is_closed=reader.is_closed_early):
             self._scope.cancel()
         else:
             self._timer = self._check_later()

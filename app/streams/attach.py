@@ -1,4 +1,4 @@
-"""Attaching: a reader comes to a session, and continues where the last one ended."""
+"""Attaching: a reader is attached to a session, and resumes where the last one ended."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tidegate.conflation.subscription import Subscription
 from tidegate.keys.errors import Refusal
 
 AUTHORIZATION = "AUTHORIZATION"
-"""Why a subscription ends in a topic that its subject may not read any more."""
+"""The end of a subscription in a topic that its subject may not read any more."""
 
 ATTACHED_AT_ONCE = 3  # subscriptions of a session: each with a key of its own costs 0.2 ms
 
@@ -54,7 +54,7 @@ def attach_new(
     """Attach the reader of a GET, with its one subscription; return it and the hello.
 
     Raises:
-        Refusal: the session is of no use.
+        Refusal: the caller discards the session.
     """
     reader = session.open_reader()
     asked, _ = session.subscribe(target, request, decisions, announced=False)
@@ -72,7 +72,7 @@ def attach_plain(session: Session, plain: PlainSubscription) -> tuple[Reader, by
     """Attach the reader of a plain GET that shares its subscription; return it and the hello.
 
     Raises:
-        EngineError: the session is of no use.
+        EngineError: the caller discards the session.
     """
     reader = session.open_reader()
     subscription = plain.decided.subscription
@@ -87,12 +87,11 @@ def attach_plain(session: Session, plain: PlainSubscription) -> tuple[Reader, by
 def attach_existing(session: Session, number: int | None, retry_ms: int) -> Attachment:
     """Begin to attach a reader that has seen this number of the session's cursor.
 
-    A reader without a number has nothing: a subscription with a snapshot begins with it, others
-    continue after what the last reader's peer acknowledged. A reader that is still attached is
-    replaced.
+    For a reader without a number, subscriptions with a snapshot begin with it; others continue
+    after what the last reader's peer acknowledged. A reader that is still attached is replaced.
 
     Raises:
-        LimitReached: there are as many sessions as may be; a reader that was there is gone.
+        LimitReached: there are too many sessions; a reader that was attached is closed.
     """
     cursor = session.cursor
     assert cursor is not None
@@ -108,10 +107,10 @@ def attach_existing(session: Session, number: int | None, retry_ms: int) -> Atta
 
 
 def admit_reader(session: Session, subject: Subject | None) -> None:
-    """Let the subject that opened a session read it, with the grants that it has now.
+    """Admit the subject that opened a session as its reader, with its present grants.
 
-    A topic that it may no longer read ends; one of which it may see other rows now begins again,
-    by a snapshot.
+    Subscriptions end in topics that it may not read any more. In topics of which it may see other
+    rows now they begin again, with a snapshot.
 
     Raises:
         Refused: session-unknown, for a session of another subject.
@@ -142,12 +141,12 @@ def _entitle(session: Session, asked: SessionSubscription, topic: str) -> None:
 
 
 class Attachment:
-    """A reader on its way to a session: subscribed over iterations, as each may cost 0.2 ms.
+    """A reader that is being attached, in steps: each subscription may take 0.2 ms.
 
-    What else happens to the subscriptions has to `finish` it first, so that they are all there.
+    Any other change of the subscriptions has to call `finish` first, so that all of them exist.
 
     Attributes:
-        hello: once all are subscribed.
+        hello: the first event; empty until all are subscribed.
     """
 
     def __init__(
@@ -160,22 +159,22 @@ class Attachment:
         self._is_new = number is None
         self._since = cursor.confirmed if number is None else number
         self._marks: Mapping[SubscriberId, Mark] | None = cursor.marks(self._since)
-        # One that was closed for a full queue would be closed again, and could never come back.
-        self._judges = reader.came_after is not CloseReason.QUEUE_LIMIT
+        # A reader that was closed for a full queue would be closed again, each time it comes back.
+        self._applies_policies = reader.came_after is not CloseReason.QUEUE_LIMIT
         self._gone: set[str] = set()
         self._steps = self._attach()
         session.finish_attaching = self.finish
-        next(self._steps, None)  # the first step is now: mostly it is all
+        next(self._steps, None)  # mostly there is only one step
 
     def finish(self) -> None:
-        """Do all that is left at once, unless it is one of the steps that asks for it."""
+        """Run all remaining steps, unless one of them is the caller."""
         if inspect.getgeneratorstate(self._steps) != inspect.GEN_RUNNING:
             finished(self._steps)
 
     async def in_turns(self) -> None:
-        """Do what is left over several iterations; if that is cancelled, the reader has left."""
+        """Run the remaining steps in several iterations; if cancelled, the reader has left."""
         try:
-            if not self.hello:  # a finished one waits for nobody's turn
+            if not self.hello:
                 await in_turns(self._steps)
         except BaseException:
             if self._session.reader is self.reader:
@@ -184,7 +183,7 @@ class Attachment:
             raise
 
     def _attach(self) -> Steps[None]:
-        """Subscribe every subscription that still can be, and note the ends of the others."""
+        """Subscribe every subscription that still can be, and record the ends of the others."""
         session, reader = self._session, self.reader
         begins: dict[SubscriberId, Subscription] = {}
         for asked in list(session.asked.values()):
@@ -200,12 +199,12 @@ class Attachment:
             }
         )
         if self._cursor.number in self._cursor.replaced:
-            # Nothing has moved since the goodbye to the earlier reader, whose id is sent away.
-            self._cursor.note()
-        # The reader itself has named what it has, so all of that counts as received.
+            # Nothing has moved since the goodbye to the earlier reader, whose id is not admitted.
+            self._cursor.next_id()
+        # The reader has named what it has, so all of that counts as received.
         self._cursor.confirmed = self._cursor.number
-        reason = self._judged(begins)
-        # Topics of a pattern come and go by themselves, so they are all there before one does.
+        reason = self._apply_queue_policies(begins)
+        # Topics of a pattern may be created and deleted between steps, so all are subscribed now.
         pauses = len(begins) > ATTACHED_AT_ONCE and not any(
             asked.by_pattern for asked in session.asked.values()
         )
@@ -215,10 +214,10 @@ class Attachment:
                 if pauses and number % ATTACHED_AT_ONCE == 0:
                     yield
                     if session.reader is not reader or session.has_ended:
-                        break  # another has come, or the session has moved, or is over
+                        break  # another reader has come, or the session has moved or ended
                 if subscriber[1] not in self._gone:
                     entries += self._subscribed(subscriber, subscription)
-        is_replaced = session.reader is not reader  # and the cursor is at what another one has
+        is_replaced = session.reader is not reader  # the cursor is that of the other reader then
         id_text = "" if is_replaced else self._cursor.text
         self.hello = reader.hello(id_text=id_text, entries=entries)
         if is_replaced:
@@ -231,7 +230,7 @@ class Attachment:
     def _subscribed(
         self, subscriber: SubscriberId, subscription: Subscription
     ) -> Iterator[dict[str, object]]:
-        """Subscribe, and yield what the hello says of it; nothing if its topic has ended since."""
+        """Subscribe, and yield its entry of the hello; nothing if its topic has ended since."""
         name, topic = subscriber
         asked, context = self._session.asked[name], self._session.context
         entry = context.catalog.served(topic)
@@ -243,7 +242,7 @@ class Attachment:
         form = asked.topics[topic].form
         try:
             style = self.reader.subscribe(name, subscription, form)
-        except BookmarkExpired:  # `bookmark_not_found=fail`: nothing is to stand for what is gone
+        except BookmarkExpired:  # with `bookmark_not_found=fail`
             self._session.drop(name, topic)
             self._session.note_end(Unsubscribed(name, topic, BOOKMARK_EXPIRED))
             return
@@ -284,14 +283,16 @@ class Attachment:
             return found.start
         return self._marks[subscriber] or UNKNOWN
 
-    def _judged(self, begins: Mapping[SubscriberId, Subscription]) -> CloseReason | None:
+    def _apply_queue_policies(
+        self, begins: Mapping[SubscriberId, Subscription]
+    ) -> CloseReason | None:
         """Apply queue policies to missed messages, as if they had been queued (CONTRACT 4.2).
 
-        A reader that was closed for a full queue is not judged again: it gets what the journal has.
+        Not for a reader that was closed for a full queue: it gets what the journal has.
         """
         session, engine = self._session, self._session.context.driver.engine
         limits = session.limits
-        if not self._judges:
+        if not self._applies_policies:
             return None
         for (_, name), subscription in begins.items():
             topic = engine.topic(name)

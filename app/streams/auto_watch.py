@@ -116,7 +116,7 @@ class AutoWatch:
             subscription = at_interval(found.subscription, decision.to_ns)
             if subscription is not found.subscription:
                 asked.topics[topic] = found._replace(subscription=subscription)
-                self._reader.change(asked.name, subscription, turns=False)
+                self._reader.change(asked.name, subscription, changes_rows=False)
         self._reader.consumer.send(
             event(
                 "conflation",

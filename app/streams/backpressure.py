@@ -1,4 +1,7 @@
-"""Publish back-pressure: a large publish waits until every healthy queue has room."""
+"""Publish back-pressure: a large publish waits until every slow reader's queue has room.
+
+For a bounded time: a reader that takes nothing meanwhile is not waited for any more.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,18 @@ from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.sessions.session import QueueLimits
 
-# How long a publish waits for streams that are behind but take what they can: for one slice, and
-# in all. A stream that was given up counts again once it has taken something.
+# How long a publish waits for slow readers: for one slice, and in all. A reader that it has stopped
+# waiting for counts again once it has taken something.
 PATIENCE_S = 1.0
 PATIENCE_S_PER_REQUEST = 5.0
 
 
 class PublishBackpressure:
-    """The sessions that a publish waits for, and those it has stopped waiting for.
+    """The sessions for which a publish waits, and those for which it has stopped waiting.
 
     Args:
-        engine: knows whose queues are full.
-        limits: what a session may have waiting, unless it asked for less.
+        engine: knows which queues are half full.
+        limits: what a session may queue, unless it asked for less.
     """
 
     def __init__(self, engine: Engine, limits: QueueLimits) -> None:
@@ -34,7 +37,7 @@ class PublishBackpressure:
         self._tight: set[str] = set()
 
     def note_limits(self, session: str, limits: QueueLimits) -> None:
-        """Note whether a session may queue less than the others."""
+        """Record whether a session may queue less than the others."""
         most = self._limits
         if limits.messages_max < most.messages_max or limits.bytes_max < most.bytes_max:
             self._tight.add(session)
@@ -48,7 +51,7 @@ class PublishBackpressure:
 
     def all_taken(self, sessions: Iterable[str]) -> None:
         """Wake the publishers: each of these sessions has taken something."""
-        if self._given_up:  # mostly nobody, and a cohort has many sessions
+        if self._given_up:  # mostly empty, while a cohort has many sessions
             self._given_up.difference_update(sessions)
         self._taken.set()
 
@@ -59,7 +62,7 @@ class PublishBackpressure:
 
     def least_limits(self, topic: str) -> QueueLimits:
         """Return the lowest limits among the sessions that queue messages of this topic."""
-        if not self._tight:  # each publish asks, and mostly all have the gateway's own
+        if not self._tight:  # the usual case, at each publish
             return self._limits
         found = [self._limits, *self._engine.limits_at(topic, self._tight)]
         messages_max = min(limits.messages_max for limits in found)
@@ -74,7 +77,7 @@ class PublishBackpressure:
                 while self._crowded(topic):
                     self._taken.clear()
                     await self._taken.wait()
-        except TimeoutError:  # one stuck reader must not slow every publisher down for ever
+        except TimeoutError:  # one frozen reader must not slow down every publisher for ever
             self._given_up |= self._crowded(topic)
         return loop.time() - began_at
 

@@ -1,4 +1,4 @@
-"""A session's cursor: one sequence of ids for what a reader has of several subscriptions."""
+"""A session's cursor: one sequence of ids, from which a reader of several topics resumes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.keys.text.bookmark import Bookmark
 
 STEPS_MAX = 10_000
-"""How far back a reader may continue; before that its marks are known only as a sum."""
+"""Steps that are kept one by one: a reader may resume from each of these numbers."""
 
 ENDINGS_MAX = 256  # ends of subscriptions that are kept for a reader that comes back
 
 Mark = Bookmark | None
-"""Up to where a reader has a subscription's topic; None: it has nothing that could be continued."""
+"""Up to where a reader has a subscription's topic; None: it cannot resume there."""
 
 Step = tuple[int | None, str | None, bool]
 """A step in transfer: the subscriber's number, the mark's text, and whether it has ended."""
@@ -50,14 +50,17 @@ class Cursor:
     """Hands out numbers as ids, and keeps the marks that each of them stands for.
 
     A number includes all steps before it. The last ten thousand steps are kept one by one, earlier
-    ones as a sum. `confirmed`: the peer has acknowledged up to this number. `endings`: the ends of
-    subscriptions that readers may not have seen, by number. `replaced`: the numbers of goodbyes to
-    readers that were replaced.
+    ones as the marks that they have led to.
+
+    Attributes:
+        confirmed: the peer has acknowledged everything up to this number.
+        endings: the ends of subscriptions that readers may not have seen, by number.
+        replaced: the numbers of goodbyes to readers that were replaced.
     """
 
     def __init__(self, session: str) -> None:
         self.confirmed = 0
-        # Both are replaced, not changed: most sessions never have any, and share these.
+        # Both are replaced, not changed, so that most sessions share the empty ones.
         self.endings: Sequence[tuple[int, Unsubscribed]] = ()
         self.replaced: tuple[int, ...] = ()
         self._session = session
@@ -77,35 +80,35 @@ class Cursor:
         return f"{self._session}-{self.number}"
 
     def move(self, subscriber: SubscriberId, mark: Mark) -> str:
-        """Note that the next event brings a subscriber to this mark; return the event's id.
+        """Record that the next event moves a subscriber to this mark; return the event's id.
 
-        The id contains the mark: it is still of use when the session is gone.
+        The id contains the mark, from which a reader can resume even if the session is gone.
         """
         text = self._step(_Step(subscriber, mark))
         return text if mark is None else f"{text}~{mark}"
 
     def end(self, subscriber: SubscriberId) -> str:
-        """Note that the next event ends a subscriber."""
+        """Record that the next event ends a subscriber; return its id."""
         return self._step(_Step(subscriber, None, is_end=True))
 
-    def note(self) -> str:
+    def next_id(self) -> str:
         """Return an id for an event that is about no subscriber's rows."""
         return self._step(_Step(None, None))
 
     def note_goodbye(self) -> str:
-        """Return an id for the goodbye to a reader that is replaced; it is not let in again."""
-        id_text = self.note()
+        """Return an id for the goodbye to a replaced reader; no reader is admitted with it."""
+        id_text = self.next_id()
         self.replaced = (*self.replaced, self.number)[-ENDINGS_MAX:]
         return id_text
 
     def note_end(self, end: Unsubscribed) -> str:
         """Keep the end of a subscription for readers that have not seen it; return its id."""
-        id_text = self.note()
+        id_text = self.next_id()
         self.endings = [*self.endings[1 - ENDINGS_MAX :], (self.number, end)]
         return id_text
 
     def drop_mark(self, subscriber: SubscriberId) -> None:
-        """Drop a subscriber's mark: rows sent so far are no base to continue from."""
+        """Drop a subscriber's mark: no reader can resume from rows that were sent so far."""
         self.move(subscriber, None)
         self._anew[subscriber] = self.number
 

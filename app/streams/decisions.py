@@ -1,4 +1,4 @@
-"""Decisions: what a request to subscribe gets of the gateway's topics, by who asks."""
+"""Decisions: what a request to subscribe is granted of the gateway's topics, by its subject."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class ServedTopic(Protocol):
 
 
 class Topics(Protocol):
-    """The topics of the gateway, by name; they publish through the driver, so they import this.
+    """The catalog of topics; a protocol, as the catalog imports this package.
 
-    `revision` grows with each change. `on_redefined` is called before another definition counts.
+    `revision` grows with each change. `on_redefined` is called before a new definition applies.
     """
 
     revision: int
@@ -70,13 +70,13 @@ class Topics(Protocol):
         """Return the usable topic of this name; None for one that is unusable or does not exist."""
 
     def unusable(self, name: str) -> Unusable | None:
-        """Return the unusable topic of this name, if that is what it is."""
+        """Return the unusable topic of this name, if there is one."""
 
     def listed(self, prefix: str, after: str, limit: int) -> Iterator[ServedTopic]:
         """Return up to `limit` usable topics by name, after the name `after`."""
 
     def has_ended(self, epoch: str) -> bool:
-        """Return True if the topic of this epoch was deleted, as far back as epochs are kept."""
+        """Return True if the topic of this epoch was deleted, as far as deletions are kept."""
 
     def listen(self, listener: Callable[[str], None]) -> None:
         """Call `listener` with the name of each topic that is created from now on."""
@@ -104,12 +104,12 @@ class SessionContext:
             settings.write_timeout.seconds,
             settings.shutdown_grace.seconds,
         )
-        # Made once: each stream has it.
+        # Made once, as each stream has it.
         object.__setattr__(self, "times", times)
 
 
 class SubscriptionParameters(Parameters):
-    """What of a topic, and how: texts of a query or of a JSON body, not yet parsed."""
+    """The parameters of a subscription: texts of a query or of a JSON body, not parsed yet."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -145,9 +145,7 @@ def decided(
     by_pattern: bool = False,
     grants: Grants | None = None,
 ) -> RequestedSubscription:
-    """Decide a request to subscribe to one topic.
-
-    Subscribing and explaining both ask here, so that they cannot disagree.
+    """Decide a request to subscribe to one topic, for subscribing and for `explain` alike.
 
     Raises:
         Refusal: forbidden, topic-unknown, options-invalid, filter-invalid.
@@ -168,7 +166,7 @@ def granted_to(
     *,
     by_pattern: bool = False,
 ) -> RequestedSubscription:
-    """Decide what a request gets of one topic; it may be decided again, for other topics too.
+    """Decide what a request gets of one topic; a request may be decided for several topics.
 
     Raises:
         Refusal: forbidden, topic-unknown, options-invalid, filter-invalid.
@@ -217,7 +215,7 @@ def granted_again(
     wanted = Request(
         name,
         definition,
-        # The topic may have been given other options since: what was granted stays.
+        # Without the topic's defaults, which may have changed since.
         Options.parse(options_text).over(Options.of(no_defaults=True)),
         defaults=Options.parse(entry.document.options),
         command=command,
@@ -236,17 +234,17 @@ async def decided_in_turns(
     request: SubscribeRequest,
     places: Mapping[str, Bookmark] | None = None,
 ) -> dict[str, RequestedSubscription]:
-    """Decide as `decide_target`, in turn with all else that the loop does.
+    """Decide as `decide_target`, in steps between which the event loop does other work.
 
     Raises:
-        Refusal: one of them does not fit.
+        Refusal: the request does not fit one of the topics.
     """
     before = context.catalog.revision
     with contextlib.suppress(Refusal):
         decisions = await in_turns(_deciding(context, target, request, places))
         if context.catalog.revision == before:
             return decisions
-    # At once: where topics change all the time, none of many turns would do.
+    # The topics have changed between the steps: decide at once, or it might never end.
     return decide_target(context, target, request, places)
 
 
@@ -258,11 +256,11 @@ def decide_target(
 ) -> dict[str, RequestedSubscription]:
     """Decide a request for each topic of the target; `places`: the reader's bookmarks.
 
-    Of a pattern with more topics than a session may have, those of the reader and then the first
-    ones are decided.
+    If a pattern matches more topics than a session may have, those with a bookmark and then the
+    first ones are decided.
 
     Raises:
-        Refusal: one of them does not fit.
+        Refusal: the request does not fit one of the topics.
     """
     return finished(_deciding(context, target, request, places))
 
@@ -276,10 +274,10 @@ def _deciding(
     by_pattern = isinstance(target, TopicPattern)
     topics = _topics_of(context, target, request.grants)
     if by_pattern:
-        yield  # it has looked at each name
+        yield  # matching all names was one step
         known = places or {}
         most = context.settings.session_subscriptions_max
-        # Before they are decided, which would take a second for ten thousand.
+        # Limit them before deciding, which would take a second for ten thousand.
         topics = sorted(topics, key=lambda topic: topic not in known)[:most]
 
     def decide(piece: Sequence[str]) -> Iterable[tuple[str, RequestedSubscription]]:
@@ -293,7 +291,7 @@ def _deciding(
 
 
 def declined(context: SessionContext, asked: SessionSubscription) -> dict[str, str]:
-    """Return the topics that a pattern matches and the subscription has not, with their epochs."""
+    """Return the topics that a pattern matches but the subscription lacks, with their epochs."""
     if isinstance(asked.target, str):
         return {}
     names = _topics_of(context, asked.target, asked.request.grants)

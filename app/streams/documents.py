@@ -1,4 +1,4 @@
-"""Documents: the JSON that opens, changes and tunes sessions and subscriptions."""
+"""The JSON documents that open and change sessions and subscriptions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PARSED_AT_ONCE = 50  # subscriptions of a session: 20 us each
 
 CODES = {"topic": "topic-invalid", "filter": "filter-invalid"}
 
-# What null stands for in a change of a subscription.
+# What null means in a change of a subscription.
 _UNSAID: Mapping[str, Any] = {"options": "replace", "filter": "", "order_by": "", "paused": False}
 
 _COMMANDS: dict[str, Any] = {"enum": [str(command) for command in Command]}
@@ -49,7 +49,7 @@ _PERCENT = WithJsonSchema({"type": "integer", "minimum": 1, "maximum": PERCENT_M
 
 
 class LimitsDocument(Strict):
-    """Of a session's queue, at most the gateway's own; `upper` and `lower` are percent."""
+    """The limits of a session's queue, at most those of the gateway; thresholds are percent."""
 
     takes_null: ClassVar[bool] = False
 
@@ -63,7 +63,7 @@ class LimitsDocument(Strict):
     @field_validator("*", mode="plain")
     @classmethod
     def _read(cls, value: Any, info: ValidationInfo) -> int | None:
-        """Read a number within the bounds that the gateway has; bytes may have a unit."""
+        """Read a number within the gateway's bounds; bytes may have a unit."""
         if value is None and cls.takes_null:
             return None
         name, written = info.field_name or "", ""
@@ -76,10 +76,10 @@ class LimitsDocument(Strict):
         return value
 
     def over(self, now: QueueLimits, most: QueueLimits) -> QueueLimits:
-        """Return the limits that hold then: what is not named stays, null is the gateway's own.
+        """Return the changed limits: an absent field changes nothing, null sets the gateway's own.
 
         Raises:
-            Refused: options-invalid, as lower would be above upper.
+            Refused: options-invalid, if lower would be above upper.
         """
         named = {name: getattr(self, name) for name in self.model_fields_set}
         own = {name: getattr(most, name) for name, value in named.items() if value is None}
@@ -93,14 +93,14 @@ _ABSOLUTE = ("messages_max", "bytes_max")
 
 
 class LimitsPatch(LimitsDocument):
-    """What of the limits is to be otherwise; null is what the gateway has."""
+    """A JSON Merge Patch of limits; null sets the gateway's own."""
 
     model_config = ConfigDict(json_schema_extra=nullable)
     takes_null = True
 
 
 def _within(text: str, info: ValidationInfo) -> str:
-    """Refuse a text that is longer than the gateway's setting has it."""
+    """Refuse a text that is longer than the gateway's setting allows."""
     characters_max = _context(info)["characters_max"]
     if len(text) > characters_max:
         raise ValueError(f"has at most {characters_max} characters")
@@ -118,7 +118,7 @@ Text = Annotated[str, AfterValidator(_within)]
 
 
 class SubscriptionRequest(Strict):
-    """What to subscribe to, and how."""
+    """A subscription that is requested."""
 
     codes = CODES
 
@@ -126,13 +126,13 @@ class SubscriptionRequest(Strict):
     options: Annotated[Text, Field(description=_OPTIONS)] = ""
     filter: Annotated[Text, Field(description=_FILTER)] = ""
     order_by: Annotated[Text, Field(description=_ORDER)] = ""
-    # Their defaults go by the topic, so that the schema has none; what is not named is not read.
+    # Their defaults depend on the topic, so the schema shows none; an absent field is not read.
     command: Annotated[Text, Field(default_factory=str, json_schema_extra=_COMMANDS)]
     format: Annotated[Text, Field(default_factory=str, json_schema_extra=_FORMATS)]
 
 
 class SessionOpening(Strict):
-    """A session as it is to be opened; all of it may be left out."""
+    """A session that is to be opened; every field is optional."""
 
     codes = CODES
 
@@ -142,14 +142,14 @@ class SessionOpening(Strict):
 
 
 class SessionTuning(Strict):
-    """A JSON Merge Patch: what is not named stays, null is what the gateway has."""
+    """A JSON Merge Patch of a session: null sets what the gateway has."""
 
     limits: LimitsPatch | None = None
     conflated: bool | None = None
 
 
 class SubscriptionChange(Strict):
-    """A JSON Merge Patch: null is what a subscription has that does not say it."""
+    """A JSON Merge Patch of a subscription: null sets what one without the field has."""
 
     codes = CODES
 
@@ -162,7 +162,7 @@ class SubscriptionChange(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a subscription is to: a topic or a pattern, and the request for it."""
+    """A topic or a pattern, and the request to subscribe to it."""
 
     topic: str | TopicPattern
     request: SubscribeRequest
@@ -171,7 +171,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class SessionDocument:
-    """A session as it is to be opened."""
+    """A session that is to be opened, parsed."""
 
     limits: QueueLimits
     conflated: bool
@@ -180,7 +180,7 @@ class SessionDocument:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What of a session is to be otherwise."""
+    """The limits and queue policies of a session."""
 
     limits: QueueLimits
     conflated: bool
@@ -188,7 +188,7 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What of a subscription is to be otherwise; None leaves it as it is."""
+    """A parsed change of a subscription; None changes nothing."""
 
     options: Options | None
     filter_text: str | None
@@ -197,7 +197,7 @@ class Change:
 
 
 def opening_of(body: bytes, most: QueueLimits, characters_max: int) -> Steps[SessionDocument]:
-    """Parse the body of `POST /v1/sessions`, in steps; an empty one asks for nothing special.
+    """Parse the body of `POST /v1/sessions`, in steps; an empty one sets no field.
 
     Raises:
         Refused: with the pointer to what is wrong.
@@ -214,12 +214,12 @@ def opening_of(body: bytes, most: QueueLimits, characters_max: int) -> Steps[Ses
 
 
 def tuning_of(body: bytes, now: Tuning, most: QueueLimits) -> Tuning:
-    """Parse the body of `PATCH /v1/sessions/{id}`: what is not named stays, null is the gateway's.
+    """Parse the body of `PATCH /v1/sessions/{id}`, which changes the limits and policies `now`.
 
     Raises:
         Refused: with the pointer to what is wrong.
     """
-    # What is named counts, and not what differs from None: null has a meaning of its own.
+    # By the set fields, as null is a value.
     asked = _changed(read(SessionTuning, body, most=most))
     named = asked.model_fields_set
     conflated = asked.conflated is not False if "conflated" in named else now.conflated
@@ -243,8 +243,8 @@ def target_of(body: bytes, characters_max: int) -> Target:
 def change_of(body: bytes, characters_max: int) -> Change:
     """Parse the body of `PATCH /v1/sessions/{id}/subscriptions/{sub}`.
 
-    `conflation` is that option alone. Null is what a subscription has that does not say it; for
-    `conflation` null is refused, as the topic's options need not have been asked for.
+    `conflation` sets only that option. Null sets what a subscription without the field has. For
+    `conflation` it is refused: that would depend on the topic's options.
 
     Raises:
         Refused, EngineError: with the pointer to what is wrong.
@@ -279,7 +279,7 @@ def _one(conflation: str) -> str:
 
 def _target(asked: SubscriptionRequest, characters_max: int, pointer: str) -> Target:
     topic, texts = asked.topic, asked.model_dump(exclude_unset=True, exclude={"topic"})
-    # Positions in a text mean nothing without the place of the text in the body.
+    # A position in a text needs the text's place in the body.
     with pointing(pointer):
         request = SubscribeRequest.parse(SubscriptionParameters(**texts), characters_max, many=True)
         is_pattern = "*" in topic or ">" in topic
@@ -303,7 +303,7 @@ def pointing(pointer: str) -> Iterator[None]:
 
 
 def _changed(document: Document) -> Document:
-    # An empty patch would do nothing, so it is a slip.
+    # An empty patch would change nothing, so it is taken for a mistake.
     if not document.model_fields_set:
         known = ", ".join(document.names())
         raise Refused("options-invalid", f"There is nothing to change: {known}.")

@@ -78,7 +78,7 @@ class Driver:
     ) -> None:
         self.engine = engine
         self.limits = limits
-        self.give_way: Callable[[], bool] = _nobody
+        self.make_room: Callable[[], bool] = _nobody
         """Ends a polled stream at which nobody waits; returns False if there is none."""
         self.closed_sessions: dict[str, int] = {}
         self.figures = Counters()
@@ -98,23 +98,23 @@ class Driver:
             CohortWriter, take=self._take_together,
             wrote=self.figures.wrote_alike, scheduler=self.streams)  # fmt: skip
         self._timer = Timer(self.now, self._advance)
-        self._idle = IdleTask(lambda: engine.has_long_queues, self._relieve)
+        self._idle = IdleTask(lambda: engine.has_long_queues, self._conflate_idle)
 
     def define_topic(self, name: str, definition: Definition, epoch: str) -> None:
         """Define a topic in the engine, or give it a new definition."""
         self.engine.define_topic(name, definition, epoch)
-        self.settle()
+        self.dispatch()
 
     def restore_topic(self, name: str, kept: RestoredTopic) -> None:
         """Load the stored state of a topic that has just been defined."""
         self.engine.restore_topic(name, kept, self.now(), self.wall_ms())
-        self.settle()
+        self.dispatch()
 
     def drop_topic(self, name: str, reason: str = "REMOVED") -> None:
         """End a topic, and its subscriptions with this reason."""
         self.engine.drop_topic(name, reason)
         self._arrival_ages_ms.pop(name, None)
-        self.settle()
+        self.dispatch()
 
     async def publish(self, topic: str, frames: Sequence[Frame]) -> None:
         """Apply messages in slices; streams write between them, so that no queue overflows."""
@@ -126,12 +126,12 @@ class Driver:
             now = self.now()
             self.engine.publish(topic, piece, now)
             if piece[-1] is frames[-1]:
-                self.settle()
+                self.dispatch()
                 self._idle.schedule()
                 return
             # Flush what became due, or a large publish would delay every interval.
             self.engine.advance(now)
-            self.settle()
+            self.dispatch()
             await asyncio.sleep(0)  # an iteration, in which woken streams write
             # All slices of a request share one budget of waiting.
             patience_s -= await self._backpressure.wait(topic, min(patience_s, PATIENCE_S))
@@ -163,7 +163,7 @@ class Driver:
         try:
             self.engine.open_session(session, limits, lasts=lasts, conflated=conflated)
         except LimitReached:
-            if not self.give_way():
+            if not self.make_room():
                 raise
             self.engine.open_session(session, limits, lasts=lasts, conflated=conflated)
         self._backpressure.note_limits(session, limits)
@@ -179,7 +179,7 @@ class Driver:
             SessionUnknown, TopicUnknown, LimitReached, BookmarkExpired: nothing was added.
         """
         cut = self.engine.subscribe(session, name, subscription, self.now(), announced=announced)
-        self.settle()
+        self.dispatch()
         return cut
 
     def unsubscribe(self, session: str, name: str) -> None:
@@ -189,7 +189,7 @@ class Driver:
             SessionUnknown, SubscriptionUnknown: nothing was ended.
         """
         self.engine.unsubscribe(session, name)
-        self.settle()
+        self.dispatch()
 
     def change(self, session: str, name: str, subscription: Subscription) -> None:
         """Give a running subscription another interval, filter or options.
@@ -198,7 +198,7 @@ class Driver:
             SessionUnknown, SubscriptionUnknown: nothing was changed.
         """
         self.engine.change(session, name, subscription, self.now())
-        self.settle()
+        self.dispatch()
 
     def tune(self, session: str, limits: QueueLimits, *, conflated: bool) -> None:
         """Set a session's limits, and switch its queue policies on or off.
@@ -208,18 +208,18 @@ class Driver:
         """
         self.engine.set_session_limits(session, limits, conflated=conflated)
         self._backpressure.note_limits(session, limits)
-        self.settle()
+        self.dispatch()
 
     def note_unsent(self, session: str, unsent_bytes: int) -> None:
         """Count the bytes that a session's socket holds and its peer has not acknowledged."""
         with contextlib.suppress(SessionUnknown):  # it has said goodbye already
             self.engine.note_unsent(session, unsent_bytes)
-        self.settle()
+        self.dispatch()
 
     def isolate(self, session: str) -> None:
         """Remove a session from its cohort, for a trace of what it is sent."""
         self.engine.leave_cohort(session)
-        self.settle()
+        self.dispatch()
 
     def write_context(self, *, has_unsent: bool, is_behind: bool) -> WriteContext:
         """Return what decides whether rows that are written now are late, and the cause."""
@@ -233,7 +233,7 @@ class Driver:
         if reason is None:
             self._consumers.pop(session, None)
             self._backpressure.forget(session)
-        self.settle()
+        self.dispatch()
 
     def close_all(self, reason: CloseReason) -> int:
         """Close every session with a goodbye; return how many there were."""
@@ -244,7 +244,7 @@ class Driver:
     def taken(self, session: str) -> None:
         """Wake publishers that wait, as a session has taken something or all that it had."""
         self._backpressure.taken(session)
-        self.settle()
+        self.dispatch()
 
     def enter_cohort(
         self, session: str, recipient: Recipient, style: Style, heartbeat_s: float
@@ -266,27 +266,27 @@ class Driver:
         self.engine.leave_cohort(session)
         if writer.is_empty:
             del self._cohorts[writer.cohort]
-        self.settle()
+        self.dispatch()
         return written_bytes
 
     def _take_together(self, cohort: Cohort, bytes_max: int) -> Rows | None:
-        self._act()  # first: a session that has just left the cohort takes its rows alone
+        self._handle_announcements()  # first: sessions that have left the cohort take their rows
         rows = self.engine.take_together(cohort, bytes_max)
         self._backpressure.all_taken(cohort.members)
-        self.settle()
+        self.dispatch()
         return rows
 
-    def settle(self) -> None:
+    def dispatch(self) -> None:
         """Dispatch the engine's announcements and re-arm the timer, after each call into it."""
-        self._act()
+        self._handle_announcements()
         if self.engine.has_openings:  # streams write between two steps
-            self.streams.call_soon(self._open, behind=True)
+            self.streams.call_soon(self._run_opening, behind=True)
         if self.engine.schedule.left_since() is not None:
-            self.streams.call_soon(self._go_on, behind=True)
+            self.streams.call_soon(self._advance_left, behind=True)
         # Any call may have made an earlier deadline, or ended the earliest.
         self._timer.set(self.engine.schedule.next_new())
 
-    def _act(self) -> None:
+    def _handle_announcements(self) -> None:
         for event in self.engine.announcements():
             match event:
                 case SessionReady():
@@ -296,7 +296,7 @@ class Driver:
                     if (writer := self._cohorts.get(event.cohort)) is not None:
                         self.streams.call_soon(writer)
                 case SessionClosed():
-                    self._note_closed(event)
+                    self._log_closed(event)
                 case RecordsExpired() if self.on_expired is not None:
                     self.on_expired(event)
                 case QueueCrossed() if self.on_crossed is not None:
@@ -304,11 +304,11 @@ class Driver:
                 case HistoryWanted() if self.on_history_wanted is not None:
                     self.on_history_wanted(event)
 
-    def _open(self) -> None:
+    def _run_opening(self) -> None:
         self.engine.open_step(self.now())
-        self.settle()
+        self.dispatch()
 
-    def _note_closed(self, event: SessionClosed) -> None:
+    def _log_closed(self, event: SessionClosed) -> None:
         if (consumer := self._consumers.get(event.session)) is None and event.reason is not None:
             return  # the peer left after its close was logged
         shown, reason = shown_id(event.session), event.reason or GONE
@@ -322,10 +322,10 @@ class Driver:
             self.on_closed(event)
         self.closed_sessions[event.reason] = self.closed_sessions.get(event.reason, 0) + 1
 
-    def _relieve(self) -> bool:
+    def _conflate_idle(self) -> bool:
         """Conflate a bounded part of a long queue; return False if no part could be."""
         has_done = self.engine.conflate_idle(self.now())
-        self.settle()
+        self.dispatch()
         return has_done
 
     def _advance(self, due: Instant, *, left_first: bool = False) -> None:
@@ -333,9 +333,9 @@ class Driver:
         self._latest = max(self.now(), due)
         self.engine.advance(self._latest, left_first=left_first)
         self.figures.flush_lateness.note_ns(self.now() - due)
-        self.streams.call_now(self.settle)
+        self.streams.call_now(self.dispatch)
 
-    def _go_on(self) -> None:
+    def _advance_left(self) -> None:
         if (due := self.engine.schedule.left_since()) is not None:
             self._advance(due, left_first=True)
 

@@ -43,7 +43,7 @@ class Op(StrEnum):
 
 
 def op_of(frame: Frame, op: Op) -> Op:
-    """Return a row's op; whole values have that of their batch."""
+    """Return a row's op; `op` is that of whole values in its batch."""
     if type(frame) is Frame:  # as most are
         return op
     if frame.removed:
@@ -90,7 +90,7 @@ class EnvelopeWriter:
         op = op_of(frame, self._op)
         is_whole = op is self._op
         first = frame.offset if type(frame) is Frame else receipt_of(frame).first
-        # Joined by hand: this runs once for each row and format, and copies the payload as it is.
+        # No JSON encoder: this runs once for each row and format, and copies the payload.
         return b"".join(
             (
                 self._head if is_whole else self._head_of(op),
@@ -142,8 +142,8 @@ class Format(StrEnum):
 class Style:
     """How a subscription's rows from one topic are written.
 
-    Rows after `cut` are live, earlier ones belong to the opening. Without `ids` the session has
-    several subscriptions: it writes ids of its own, in lines before the rows.
+    Rows after `cut` are live, earlier ones belong to the backfill. Without `ids` the session has
+    several subscriptions and writes its own ids, in lines before the rows.
     """
 
     form: Format
@@ -154,7 +154,7 @@ class Style:
     variant: str = field(init=False)
     """Distinguishes the encodings of one batch."""
     is_plain: bool = field(init=False)
-    """No option looks at each write: not `auto`, not `max_age`, not `progress`."""
+    """True without the options that depend on each write: `auto`, `max_age` and `progress`."""
 
     def __post_init__(self) -> None:
         shown = self.subscription.shown
@@ -162,8 +162,8 @@ class Style:
         flags = (self.ids, shown.timestamp, shown.receipt, shown.no_sowkey)
         # Interned: every stream has a style, and there are few variants.
         object.__setattr__(self, "variant", sys.intern(f"{self.form} {flags}"))
-        looks = shown.auto is not None or shown.max_age_ns is not None or shown.progress
-        object.__setattr__(self, "is_plain", not looks)
+        sees_writes = shown.auto is not None or shown.max_age_ns is not None or shown.progress
+        object.__setattr__(self, "is_plain", not sees_writes)
 
     def entry(self, name: str) -> dict[str, object]:
         """Return the subscription as `hello` and `subscribed` show it.
@@ -196,11 +196,11 @@ Styles = Mapping[SubscriberId, Style]
 
 @dataclass(frozen=True, slots=True)
 class EventIds:
-    """Makes the ids of a session of several subscriptions, and notes what its events say.
+    """Makes the ids of a session of several subscriptions, and records what they stand for.
 
     Args:
-        move: nothing of the subscriber up to a bookmark is still to come; returns "" for no id.
-        end: the subscriber's end is written.
+        move: called when all rows of a subscriber up to a bookmark are written; "" means no id.
+        end: called when the end of a subscriber is written.
     """
 
     move: Callable[[SubscriberId, Bookmark], str]
@@ -254,7 +254,7 @@ def goodbye(reason: CloseReason, retry_ms: int, id_text: str = "") -> bytes:
 def unsubscribed(end: Unsubscribed, id_text: str = "") -> bytes:
     """Encode the end of a subscription in a topic, or in several with a comma between them.
 
-    The last event alone has the id: whoever has not got it has the others to come, too.
+    Only the last event has the id, so that a reader that missed any of them gets all again.
     """
     *earlier, last = (
         {"sub": end.name, "topic": topic, "reason": end.reason} for topic in end.topic.split(",")
@@ -286,9 +286,9 @@ def _resumed(output: Resumed, closed: str | None) -> dict[str, object]:
 
 
 def rows_text(rows: Rows, style: Style) -> bytes:
-    """Encode one batch, once for each variant; the batch keeps the text.
+    """Encode one batch, once for each variant; the batch caches the text.
 
-    Only the last event has an id, and only if no row at or before it is still to come.
+    Only the last event has an id, and only if all rows up to it are sent then.
     """
     variant = rows.op + style.variant
     text = rows.batch.encoded.get(variant)
@@ -310,7 +310,7 @@ def _headed(rows: Rows, style: Style, ids: EventIds) -> bytes:
     id_text = ""
     if low_water is not None:
         id_text = ids.move((rows.name, rows.topic), Bookmark(rows.epoch, low_water))
-    # A line break inside an object is allowed in JSON, and `data:` lines are joined by one.
+    # The `data:` lines of an event are joined by a line break, which JSON allows inside an object.
     head = b"" if style.form is Format.VALUE else b'data: {"sub":"%b",\n' % rows.name.encode()
     last = b"id: %b\n%b" % (id_text.encode(), head) if id_text else head
     if style.form is Format.BATCH:
@@ -320,7 +320,7 @@ def _headed(rows: Rows, style: Style, ids: EventIds) -> bytes:
     return b"".join((*(head + each + END for each in events), last, end, END))
 
 
-# An event stream ends a line at each of the three: a bare CR in a text would cut its field.
+# Each of the three ends a line of an event stream: a bare CR in a text would end its field.
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 
 

@@ -149,7 +149,7 @@ class EventWriter:
         return seconds_max if self._auto is None else self._auto.wait_s(seconds_max)
 
     def _asked_progress(self) -> Progress | None:
-        """Return what sends progress, if a subscription asks for it."""
+        """Return the writer of progress events, if a subscription has the option."""
         reader = self.reader
         if self._progress is None and reader.wants_progress:
             self._progress = Progress(reader.styles, reader.ids)
@@ -164,10 +164,10 @@ class EventWriter:
         return self.reader.encoded(outputs, jittered_retry_ms() if ends else 0)
 
     def _quiet(self, now_s: float) -> bytes:
-        """Return progress or a heartbeat if one is due."""
+        """Return progress or a heartbeat if one is due; the stream is idle."""
         progress = self._asked_progress()
         if progress is not None and self._heartbeat.progress_due(now_s):
-            self._heartbeat.looked(now_s)
+            self._heartbeat.progress_checked(now_s)
             events = progress.events(self.reader.consumer.caught_up())
             if events:
                 return events

@@ -1,4 +1,4 @@
-"""Events that a stream sends beside rows: late rows, progress, heartbeats, outages of the bus."""
+"""Events that a stream sends in addition to rows: `late`, `progress`, `status` and heartbeats."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WriteContext:
-    """What a stream knows once it has written rows.
+    """What decides the cause of late rows once they are written.
 
     `has_unsent`: the peer, and so the kernel, had not taken earlier bytes. `is_behind`: the rows
     waited for earlier writes. `arrival_ages_ms`: how old each topic's newest messages were on
@@ -59,8 +59,8 @@ def late_events(
 
 
 def cause_of(write_context: WriteContext, topic: str, max_age_ns: int) -> Cause:
-    """Return the first cause that explains a late row, from the peer's end backwards."""
-    # In this order, because a peer that takes nothing makes every earlier station look slow.
+    """Return the first cause that explains a late row, from the peer back to the source."""
+    # In this order, because a peer that takes nothing makes every earlier stage seem slow.
     if write_context.has_unsent:
         return Cause.CLIENT
     if write_context.is_behind:
@@ -74,7 +74,7 @@ def _oldest(outputs: Iterable[Output], styles: Styles) -> dict[tuple[str, str], 
     """Return the time of the first message of each subscriber; `max_age` excludes openings."""
     oldest: dict[tuple[str, str], int] = {}
     for output in outputs:
-        # A snapshot may be of a later cut than the style's: its board may have had to be built.
+        # A snapshot may have a later cut than the style, if its board was built in steps.
         if not isinstance(output, Rows) or output.op == "snapshot":
             continue
         subscriber = output.name, output.topic
@@ -103,7 +103,7 @@ class Progress:
     def __init__(self, styles: Styles, ids: EventIds | None = None) -> None:
         self._styles = styles
         self._ids = ids
-        # Replaced with each bookmark, not filled: few streams ask for progress, all have one.
+        # Replaced with each bookmark, so that streams without one share `NONE_SENT`.
         self._sent: Mapping[SubscriberId, Bookmark] = NONE_SENT
 
     @property
@@ -112,7 +112,7 @@ class Progress:
         return any(style.subscription.shown.progress for style in self._styles.values())
 
     def wrote(self, outputs: Iterable[Output]) -> None:
-        """Note the ids among the outputs: they are progress already."""
+        """Record the ids of the outputs, as they tell progress, too."""
         for output in outputs:
             if isinstance(output, GroupEnd):
                 self._has_id((output.name, output.topic), Bookmark.parse(output.bookmark))
@@ -141,7 +141,7 @@ class Progress:
 
 
 PROGRESS_S = 1.0
-"""How often progress is checked. Each check asks the engine, so it does not follow every row."""
+"""How often progress is checked. Each check calls the engine, so it is not done for every row."""
 
 
 class Heartbeat:
@@ -154,21 +154,21 @@ class Heartbeat:
         wrote_s: when the stream wrote last.
     """
 
-    __slots__ = ("_heartbeat_s", "_looked_s", "_progress_s", "wrote_s")
+    __slots__ = ("_heartbeat_s", "_progress_checked_s", "_progress_s", "wrote_s")
 
     def __init__(self, heartbeat_s: float, now: float) -> None:
         self._heartbeat_s = heartbeat_s
         self._progress_s = min(PROGRESS_S, heartbeat_s)
         self.wrote_s = now
-        self._looked_s = now
+        self._progress_checked_s = now
 
     def wrote(self, now: float) -> None:
-        """Note that the stream has written."""
+        """Record that the stream has written."""
         self.wrote_s = now
 
-    def looked(self, now: float) -> None:
-        """Note that progress was checked."""
-        self._looked_s = now
+    def progress_checked(self, now: float) -> None:
+        """Record that progress was checked."""
+        self._progress_checked_s = now
 
     def heartbeat_due(self, now: float) -> bool:
         """Return True once the stream has been silent for `heartbeat_s`."""
@@ -176,13 +176,13 @@ class Heartbeat:
 
     def progress_due(self, now: float) -> bool:
         """Return True once progress is to be checked again."""
-        return now >= self._looked_s + self._progress_s
+        return now >= self._progress_checked_s + self._progress_s
 
     def wait_s(self, now: float, *, progress: bool) -> float:
         """Return the seconds until either is due; `progress`: a subscription has the option."""
         due = self.wrote_s + self._heartbeat_s
         if progress:
-            due = min(due, self._looked_s + self._progress_s)
+            due = min(due, self._progress_checked_s + self._progress_s)
         return max(0.0, due - now)
 
 

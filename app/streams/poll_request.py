@@ -1,4 +1,4 @@
-"""Requests to poll a topic: what of a subscription's options makes sense without a connection."""
+"""Requests to poll a topic: the options of subscriptions that apply without a connection."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import SECOND
 
 INTERVAL_NS: Final = SECOND
-"""Of records, where neither the request nor the topic names one."""
+"""The interval of records if neither the request nor the topic has one."""
 
-TAKEN: Final = (
+ALLOWED: Final = (
     "conflation",
     "conflation_key",
     "pace",
@@ -53,15 +53,15 @@ WHY_NOT: Final[Mapping[str, str]] = {
     "send_keys": "rows of format=state have their key",
     "no_sowkey": "rows of format=state have their key",
 }
-"""Options that a stream does not take, with the reason."""
+"""Options that a polled stream refuses, with the reason."""
 ONE_KEY: Final = KeySpec.parse("[/tidegate]")
-"""Of an interval on a topic without a key. Its lane only says when to flush, so one key will do."""
+"""The conflation key on a topic without a key: its lane only decides when to flush."""
 BY_MESSAGE: Final = "it looks at every message, and a position knows the newest of each key alone"
 
 
 @dataclass(frozen=True, slots=True)
 class PollRequest:
-    """What a polling reader is granted of one topic: a subscription to its rows, and their form."""
+    """What a polling reader is granted of one topic: a subscription, and the form of its rows."""
 
     subscription: Subscription
     form: RowForm
@@ -69,7 +69,7 @@ class PollRequest:
 
 
 class PollTexts(NamedTuple):
-    """What is asked of a topic, as texts; empty for nothing."""
+    """The parameters that select rows, as texts; empty if they are not given."""
 
     options: str = ""
     filter: str = ""
@@ -94,7 +94,8 @@ def granted_poll(
         options=asked.options, filter=asked.filter, order_by=asked.order_by
     )
     request = SubscribeRequest.parse(parameters, characters_max, grants=grants)
-    # Without a key it may keep one, which its journal has as well; of a series all messages count.
+    # A topic without a key has one record at most, and of a series every message counts: both are
+    # read from the journal.
     has_records = bool(definition.key_spec) and entry.document.kind is not Kind.SERIES
     own = Options() if request.options.no_defaults else Options.parse(entry.document.options)
     options = _completed(request.options, own, has_records=has_records)
@@ -116,13 +117,13 @@ def granted_poll(
 
 
 def _completed(asked: Options, own: Options, *, has_records: bool) -> Options:
-    """Return a request's options with what of the topic's own fits a stream, and an interval.
+    """Return a request's options with those of the topic that are allowed, and an interval.
 
     Raises:
-        OptionsInvalid: one that a stream does not take.
+        OptionsInvalid: an option that is not allowed.
     """
     for name in asked.said:
-        if name not in TAKEN:
+        if name not in ALLOWED:
             reason = WHY_NOT.get(name, BY_MESSAGE)
             raise OptionsInvalid(f"{name}: a stream does not take it: {reason}", _at(asked, name))
     if asked.conflation == AUTO:
@@ -133,7 +134,7 @@ def _completed(asked: Options, own: Options, *, has_records: bool) -> Options:
     if not has_records and asked.conflation_key is not None:
         detail = "conflation_key: the topic has no key, so its stream is the journal"
         raise OptionsInvalid(detail, _at(asked, "conflation_key"))
-    fitting = {name: value for name, value in own.said.items() if name in TAKEN}
+    fitting = {name: value for name, value in own.said.items() if name in ALLOWED}
     if fitting.get("conflation") == AUTO or fitting.get("conflation") == 0:
         del fitting["conflation"]
     interval_ns = INTERVAL_NS if has_records else None
@@ -146,7 +147,7 @@ def _completed(asked: Options, own: Options, *, has_records: bool) -> Options:
 
 
 def _check(subscription: Subscription, options: Options, *, has_records: bool) -> None:
-    """Refuse rows that no board has.
+    """Refuse options that need more than a board.
 
     Raises:
         OptionsInvalid: with the reason.

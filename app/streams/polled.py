@@ -1,12 +1,12 @@
-"""Polled streams: what readers without a connection ask for, position by position.
+"""Polled streams: rows for readers that poll, position by position.
 
-A subscriber is told; a polling reader asks what has changed since a position, and asks again with
-the next one. All who ask for the same rows share a `PolledStream`. It keeps a lane of the engine
-busy, as a subscriber would, and lets changes go at that lane's flushes alone, so that a reader gets
-each key at most once an interval. Whoever asks from the same position gets the same bytes.
+A polling reader requests what has changed since a position, and then again with the next position.
+All readers of the same rows share a `PolledStream`. It subscribes to a lane of the engine, and
+shows changes only at that lane's flushes, so that a reader gets each key at most once an interval.
+Requests with the same position get the same bytes.
 
-An answer that leads from one position to the next stays right as long as the epoch lasts: a cache
-may keep it, and whoever gets it late goes on from there.
+An answer that leads from one position to the next is valid as long as the epoch: a cache may keep
+it, and a reader that gets it late continues from there.
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.bookmark import Bookmark
 
 KEPT_BYTES_MAX: Final = 8 << 20
-"""Pages that a stream keeps until its next flush; others are made for each who asks."""
+"""Pages that a stream caches until its next flush; others are made for each request."""
 PAGE_BYTES: Final = 1 << 10
-"""What a page counts without its body: readers choose the positions, and may ask from each."""
+"""What a page counts without its body, as readers choose the positions, and may use all."""
 UNREAD_S: Final = 60.0
 UNREAD_S_MAX: Final = 3_600.0
 """A stream that nobody has read for a minute and for three intervals, or for an hour, is closed."""
 GRANTED_MAX: Final = 1_000
-"""Decisions that are kept; clients choose the texts, so their number is bounded."""
+"""Decisions that are cached; clients choose the texts, so their number is bounded."""
 RELEASED_AT_ONCE: Final = 2  # positions, a page each
 TAKEN_BYTES_AT_ONCE: Final = 1 << 20
-PASSED_EVERY_S: Final = 1.0
-"""How often those who wait at a journal are taken past messages that are not for them."""
+SKIPPED_EVERY_S: Final = 1.0
+"""How often requests that wait at a journal are moved past messages that do not match."""
 POSITIONS_MAX: Final = 1_000
-"""Positions that a stream remembers as asked from lately: readers choose them."""
+"""Recently read positions that a stream keeps; readers choose them, so the number is bounded."""
 POSITIONS_S: Final = 1.0
-"""A position counts as read for an interval after it was asked from, and at least so long."""
+"""A position counts as read for an interval after a request, and at least so long."""
 NAME: Final = "polled"
 
 
 Identity = tuple[str, LaneId, RowForm]
-"""Of a stream: equal ones are one."""
+"""The identity of a stream: requests with equal ones share it."""
 Answering = Callable[[Page | Refused], None]
-"""Called with what follows a position: no row if nothing has come, or the stream has ended."""
+"""Called with the page after a position; it has no row after a timeout or the stream's end."""
 
 
 class Waiter:
-    """Somebody who waits at a position."""
+    """A request that waits for a page after its position."""
 
     __slots__ = ("answer", "since", "timer")
 
@@ -91,19 +91,19 @@ class PollCounts:
 
 
 class PolledStream:
-    """One stream for all who ask for the same rows of a topic.
+    """One stream for all readers that poll the same rows of a topic.
 
     Attributes:
         subscription: the rows that are read.
         usage: of the subject whose request opened it, which is charged a subscription and a lane.
-        form: how they are written.
-        position: where its last flush has led.
-        is_over: its topic has ended, or nobody reads it.
-        opened_ms: when its first reader came, as Unix time.
-        flushed_ms: when its last flush was, or when its first reader came.
+        form: how rows are written.
+        position: the end of its last flush.
+        is_over: its topic has ended, or it was closed.
+        opened_ms: when its first request came, as Unix time.
+        flushed_ms: when its last flush was, or when its first request came.
         read_at_s: when it was read last, by the loop's clock.
         requests, answers: as in `PollCounts`.
-        sent_bytes: of the bodies of these answers.
+        sent_bytes: the bytes of the bodies of these answers.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class PolledStream:
         """Begin to read a topic.
 
         Raises:
-            EngineError: there are as many sessions as may be.
+            EngineError: there are too many sessions.
         """
         self._driver = driver
         self._session = session
@@ -130,7 +130,7 @@ class PolledStream:
         self._waiting: dict[Position, dict[Waiter, None]] = {}
         self._released: deque[Position] = deque()
         self._is_flushing = False
-        self._passing: asyncio.TimerHandle | None = None
+        self._skip_timer: asyncio.TimerHandle | None = None
         self._is_built = asyncio.Event()
         self.is_over = False
         self.opened_ms = self.flushed_ms = driver.wall_ms()
@@ -156,7 +156,7 @@ class PolledStream:
     # --- What readers ask
 
     async def page(self, since: Position | None) -> Page:
-        """Return what follows a position, which may be nothing; None: from the beginning.
+        """Return the page after a position, which may be empty; None: from the beginning.
 
         Raises:
             Refused: topic-unknown; not-ready where the stream was closed meanwhile;
@@ -166,7 +166,7 @@ class PolledStream:
         return self.page_now(since)
 
     async def built(self) -> None:
-        """Wait until pages can be made, and positions be given."""
+        """Wait until the board is built, so that there are pages and positions."""
         await self._is_built.wait()
 
     async def next_page(
@@ -175,9 +175,9 @@ class PolledStream:
         seconds_max: float,
         while_waiting: Callable[[Callable[[], None]], None] | None = None,
     ) -> Page:
-        """Return what follows a position once there is something; no row after so long, or an end.
+        """Return the page after a position once it has rows, or an empty one after `seconds_max`.
 
-        `while_waiting` takes a function that ends the wait.
+        `while_waiting` is given a function that ends the wait.
 
         Raises:
             Refused: as `page`.
@@ -188,7 +188,7 @@ class PolledStream:
         found: asyncio.Future[Page | Refused] = asyncio.get_running_loop().create_future()
 
         def answer(outcome: Page | Refused) -> None:
-            if not found.done():  # whoever waited may have left
+            if not found.done():  # the request may have been cancelled
                 found.set_result(outcome)
 
         waiter = self.wait(page.next, seconds_max, answer)
@@ -204,11 +204,11 @@ class PolledStream:
 
     @property
     def is_built(self) -> bool:
-        """True once pages can be made: its board is there."""
+        """True once the board is built, so that pages can be made."""
         return self._is_built.is_set()
 
     def page_now(self, since: Position | None) -> Page:
-        """Return what follows a position, once the stream is built.
+        """Return the page after a position; the stream has to be built.
 
         Raises:
             Refused: as `page`.
@@ -216,34 +216,34 @@ class PolledStream:
         self.read_at_s = asyncio.get_running_loop().time()
         if self.is_over:
             raise self._ended()
-        since = self._here(since)
+        since = self._in_this_epoch(since)
         self._asked[since] = self.read_at_s
         if len(self._asked) > POSITIONS_MAX:
             self._forget_asked()
         if since is not None and self._is_in_step(since):
             return Page(since, self._source.past_others(self._topic, since))
         page = self._pages.get(since)
-        return self._made(since) if page is None else page
+        return self._make_page(since) if page is None else page
 
     def wait(self, since: Position, seconds_max: float, answer: Answering) -> Waiter:
-        """Call back once there is something after a position, or in vain after so long."""
+        """Call `answer` once there are rows after a position, or with none after a timeout."""
         waiter = Waiter(since, answer)
         loop = asyncio.get_running_loop()
         waiter.timer = loop.call_later(seconds_max, self.expire, waiter)
         self._waiting.setdefault(since, {})[waiter] = None
-        if not self._has_board and self._passing is None:
-            self._passing = loop.call_later(PASSED_EVERY_S, self._pass_others)
+        if not self._has_board and self._skip_timer is None:
+            self._skip_timer = loop.call_later(SKIPPED_EVERY_S, self._skip_others)
         return waiter
 
     def expire(self, waiter: Waiter) -> None:
-        """Answer somebody who still waits that nothing has come."""
+        """Answer a waiting request with an empty page."""
         if waiter.timer is not None:
             self.read_at_s = asyncio.get_running_loop().time()
             self.leave(waiter)
             waiter.answer(Page(waiter.since, waiter.since))
 
     def leave(self, waiter: Waiter) -> None:
-        """Forget a waiter whose client has left or is answered."""
+        """Forget a waiting request that was answered, or whose client has left."""
         if waiter.timer is not None:
             waiter.timer.cancel()
             waiter.timer = None
@@ -260,12 +260,12 @@ class PolledStream:
 
     @property
     def counts(self) -> PollCounts:
-        """What it has counted since its first reader came."""
+        """Requests and answers since it was opened."""
         return PollCounts(self.requests, self.answers)
 
     @property
     def positions(self) -> int:
-        """The number of positions at which somebody waits."""
+        """The number of positions at which requests wait."""
         return len(self._waiting)
 
     @property
@@ -274,7 +274,7 @@ class PolledStream:
         return sum(len(waiters) for waiters in self._waiting.values())
 
     def read_positions(self) -> set[Position | None]:
-        """Return the positions at which somebody waits or that were asked from lately."""
+        """Return the positions at which requests wait, and those of recent requests."""
         since_s = asyncio.get_running_loop().time() - self._counts_s
         asked = {position for position, at_s in self._asked.items() if at_s >= since_s}
         return asked | self._waiting.keys()
@@ -292,18 +292,18 @@ class PolledStream:
 
     @property
     def is_unread(self) -> bool:
-        """Nobody has read it for long, or waits."""
+        """True if nobody has read it for a long time."""
         idle_s = asyncio.get_running_loop().time() - self.read_at_s
         interval_s = self.subscription.lane_id.interval_ns / 1e9
         return idle_s > min(max(UNREAD_S, 3 * interval_s), UNREAD_S_MAX)
 
     @property
     def tail(self) -> Position:
-        """The position of a reader who has everything, let go or not."""
+        """The position of the topic's head, whether that was flushed or not."""
         return Position(self._topic.epoch, self._topic.head, mark=self._source.mark)
 
     def close(self) -> None:
-        """End the stream; whoever waits comes again, and is told why."""
+        """End the stream; waiting requests get an empty page, and learn why when they repeat it."""
         if self.is_over:
             return
         self.is_over = True
@@ -316,34 +316,34 @@ class PolledStream:
 
     # --- Flushes
 
-    def _pass_others(self) -> None:
-        """Take those who wait past messages that are not for them.
+    def _skip_others(self) -> None:
+        """Move waiting requests past messages that do not match.
 
-        A flush comes with the next message that is, and the journal may not reach back to them by
-        then.
+        The next flush follows only a message that matches, and the journal may not reach back to
+        their positions by then.
         """
-        self._passing = None
+        self._skip_timer = None
         if self.is_over or not self._waiting:
             return
         lane = self._driver.engine.session(self._session).only_subscriber.lane
         if lane is not None and lane.deadline is None and not self._is_flushing:
             for since in list(self._waiting):
                 if self._is_in_step(since):
-                    self._advance(since, self.tail)
+                    self._move_waiters(since, self.tail)
         loop = asyncio.get_running_loop()
-        self._passing = loop.call_later(PASSED_EVERY_S, self._pass_others)
+        self._skip_timer = loop.call_later(SKIPPED_EVERY_S, self._skip_others)
 
     def _wake(self) -> None:
         self._is_flushing = True
         self._driver.streams.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Take what the lane has let go; after that, readers have what has changed by now."""
+        """Take what the lane has flushed; then show readers what has changed by now."""
         outputs = self._consumer.take(TAKEN_BYTES_AT_ONCE)
         if any(isinstance(output, Unsubscribed | Goodbye) for output in outputs):
             self.close()
             return
-        if outputs:  # until there are no more: only then the session is announced again
+        if outputs:  # take until there are no more: only then the session is announced again
             self._wake()
             return
         try:
@@ -361,10 +361,10 @@ class PolledStream:
         self._release()
 
     def _release(self) -> None:
-        """Answer those who wait longest at two positions; the next two in turn with the streams.
+        """Answer the requests that wait at the first two positions; then let streams write.
 
-        Both lead to the topic's head of this moment: from the next flush on their readers are at
-        one position. One at a time they would stay apart for ever, and each be a request.
+        Both pages lead to the present head: from the next flush on their readers are at one
+        position. One page at a time would lead each to another head, so that they never meet.
         """
         for _ in range(RELEASED_AT_ONCE):
             if not self._released or self.is_over:
@@ -377,19 +377,19 @@ class PolledStream:
 
     def _release_from(self, since: Position) -> None:
         try:
-            page = self._made(self._here(since))
+            page = self._make_page(self._in_this_epoch(since))
         except Refused as refusal:
             self._answer(since, refusal)
         else:
             if page.is_news:
                 self._answer(since, page)
             else:
-                self._advance(since, page.next)
+                self._move_waiters(since, page.next)
 
-    def _advance(self, since: Position, to: Position) -> None:
-        """Let those who wait at a position wait at a later one: nothing between is for them.
+    def _move_waiters(self, since: Position, to: Position) -> None:
+        """Let requests at a position wait at a later one, as no message between them matches.
 
-        A position that stays behind would be forgotten one day, though its reader missed nothing.
+        Otherwise the journal would drop their position in the end, and refuse it.
         """
         waiters = self._waiting.pop(since)
         for waiter in waiters:
@@ -401,11 +401,11 @@ class PolledStream:
             if waiter.timer is not None:
                 waiter.timer.cancel()
                 waiter.timer = None
-            # Each in turn with the streams: thousands may wait, and each is written a page.
+            # Scheduled like streams: thousands may wait, and each is written a page.
             self._driver.streams.call_soon(partial(waiter.answer, outcome))
 
     def _forget_asked(self) -> None:
-        """Forget positions from which nobody has asked lately, and the oldest of too many."""
+        """Forget positions without recent requests, and the oldest of too many."""
         since_s = self.read_at_s - self._counts_s
         asked = [each for each in self._asked.items() if each[1] >= since_s]
         if len(asked) > POSITIONS_MAX // 2:
@@ -417,7 +417,7 @@ class PolledStream:
         return max(POSITIONS_S, self.subscription.lane_id.interval_ns / 1e9)
 
     def _ended(self) -> Refused:
-        """Return why there is nothing to read here any more, which may be said for good or not."""
+        """Return the refusal of a stream that has ended: for good, or to be repeated."""
         try:
             name = self._topic.name
         except TopicUnknown:
@@ -425,14 +425,14 @@ class PolledStream:
         return Refused("not-ready", f"The stream of {name} begins anew.", retry_after_s=1)
 
     def _check_built(self) -> None:
-        """Let readers in once the board is there: it may be built in steps."""
+        """Begin to serve readers once the board is built, which may take several steps."""
         if not self._has_board or self.subscription.lane_id.feed in self._topic.feeds:
             self._source.begin(self._topic)
             self._is_built.set()
 
     # --- Pages
 
-    def _made(self, since: Position | None) -> Page:
+    def _make_page(self, since: Position | None) -> Page:
         page = self._source.page(self._topic, since)
         size = PAGE_BYTES + len(page.body)
         if self._kept_bytes + size <= KEPT_BYTES_MAX:
@@ -441,18 +441,18 @@ class PolledStream:
         return page
 
     def _is_in_step(self, since: Position) -> bool:
-        """Return True for a reader who has what the last flush let go, or newer."""
+        """Return True for a reader that has the rows of the last flush, or newer ones."""
         if since.cut is not None or since.mark != self.position.mark:
             return False
         if since.epoch != self.position.epoch:
             return False
         return self.position.offset <= since.offset <= self._topic.head
 
-    def _here(self, since: Position | None) -> Position | None:
-        """Return a position of an epoch that this one continues as one of this epoch.
+    def _in_this_epoch(self, since: Position | None) -> Position | None:
+        """Return a position as one of the present epoch, if that continues the position's epoch.
 
-        A bookmark has no mark: whoever asks from one says that nothing was to be read before it,
-        or that it is known, and is told of changes of what is read from here on.
+        A bookmark has no mark. It gets that of the stream: a reader that begins at a bookmark is
+        taken to have the rows before it, of whatever form they were.
         """
         if since is None:
             return None
@@ -465,7 +465,7 @@ class PolledStream:
 
     @property
     def _has_board(self) -> bool:
-        """Of a topic with a key; else the stream is the journal."""
+        """True for a topic with a key; otherwise the stream is the journal."""
         return self.subscription.lane_id.oof
 
     @property
@@ -474,7 +474,7 @@ class PolledStream:
 
 
 class PolledStreams:
-    """The polled streams of a gateway, each from its first reader on until nobody reads it."""
+    """The polled streams of a gateway, each opened by its first request and closed if unread."""
 
     def __init__(self, driver: Driver, quotas: Quotas) -> None:
         self._past = PollCounts()
@@ -497,7 +497,7 @@ class PolledStreams:
         if grants is not None:  # first: a topic that may not be read must not be known either
             grants.required(name)
         record = context.catalog.get(name).record
-        # Each change of a topic makes new objects, in the catalog and in the engine.
+        # Each change of a topic makes new objects in the catalog and in the engine.
         made_of = record, context.driver.engine.topic(name).definition
         kept = self._granted.get((name, asked, grants))
         if kept is not None and kept[0][0] is made_of[0] and kept[0][1] is made_of[1]:
@@ -509,11 +509,11 @@ class PolledStreams:
         return granted
 
     def stream(self, poll: PollRequest, subject: Subject | None) -> PolledStream:
-        """Return the stream of these rows, begun if this is its first reader.
+        """Return the stream of these rows, opened if this is its first request.
 
         Raises:
-            LimitReached: there are as many sessions, subscriptions or different lanes as may be,
-                or as the subject may have.
+            LimitReached: there are too many sessions, subscriptions or different lanes, in all or
+                of the subject.
         """
         subscription, form = poll.subscription, poll.form
         identity = subscription.topic, subscription.lane_id, form
@@ -538,14 +538,14 @@ class PolledStreams:
         self._check_later(identity, begun)
         return begun
 
-    def give_way(self, topic: str | None = None, sub: str | None = None) -> bool:
+    def make_room(self, topic: str | None = None, sub: str | None = None) -> bool:
         """Close the stream that was read the longest time ago, of those at which nobody waits.
 
-        Readers without a connection hold a session and a lane as long as they might come again;
-        others who need one come first.
+        Polled streams hold a session and a lane as long as a reader might return; readers that
+        need one now have precedence.
 
         Args:
-            topic: of which one has to give way; None: of any.
+            topic: of which a stream is to be closed; None: of any.
             sub: the subject that is charged for it; None: any.
 
         Returns:

@@ -28,11 +28,11 @@ from tidegate.keys.text.bookmark import Bookmark
 
 ROWS_AT_ONCE: Final = 5_000
 BYTES_AT_ONCE: Final = 1 << 20
-"""Rows and bytes of a page, about; what is longer is read in several."""
+"""About how many rows and bytes a page has; longer answers are several pages."""
 
 MARK_BYTES: Final = 5
 RESET: Final = b'{"headers":{"control":"reset"}}'
-"""The row after which a reader begins anew: it clears what it has."""
+"""The row that lets a reader clear what it has."""
 
 
 class RowForm(StrEnum):
@@ -46,9 +46,9 @@ class RowForm(StrEnum):
 class Position:
     """A place in a topic's epoch: its reader has everything up to `offset`.
 
-    `cut`: its reader has only a part of what has changed since the cut, the oldest changes.
-    `mark`: what the reader has read up to there (`mark_of`); empty for a place that no stream has
-    given, such as a bookmark.
+    `cut`: its reader has only the oldest of the changes since the cut, as a page had no room for
+    all. `mark`: identifies the kind of rows that the reader has (`mark_of`); empty for a place that
+    no stream has given, such as a bookmark.
     """
 
     epoch: str
@@ -71,7 +71,7 @@ class Position:
         return cls(epoch, int(offset), None if cut is None else int(cut), mark or "")
 
     def __str__(self) -> str:
-        # Of one width: positions of an epoch are in the order of their texts.
+        # With a fixed width, so that the texts of an epoch's positions sort like the positions.
         cut = "" if self.cut is None else f"_{self.cut:019}"
         mark = f".{self.mark}" if self.mark else ""
         return f"{self.epoch}_{self.offset:019}{cut}{mark}"
@@ -85,8 +85,8 @@ _POSITION = re.compile(
 def mark_of(subscription: Subscription, form: RowForm, kind: Kind) -> str:
     """Return a short hash of what a stream shows: which rows, which of their fields, and how.
 
-    A topic's own options and a token's grants may change it under a reader, whose records are then
-    others than it has. Equal at all gateways, and after a restart.
+    A topic's options and a token's grants may change that while a reader polls, so that the records
+    it has are no longer those of the stream. Equal at all gateways, and after a restart.
     """
     lane_id = subscription.lane_id
     feed = lane_id.feed
@@ -95,7 +95,7 @@ def mark_of(subscription: Subscription, form: RowForm, kind: Kind) -> str:
         shown = f"{shape.order or ''},{shape.top_n},{shape.skip_n}"
     else:
         shown = str(shape or "")
-    # Without records rows are messages, and the key only says what an interval holds.
+    # Rows of a topic without records are messages, whatever its conflation key is.
     key = str(feed.key_spec) if lane_id.oof else ""
     parts = [form, kind, key, str(feed.filter or ""), shown, str(lane_id.select or "")]
     return blake2b(msgspec.json.encode(parts), digest_size=MARK_BYTES).hexdigest()
@@ -103,10 +103,10 @@ def mark_of(subscription: Subscription, form: RowForm, kind: Kind) -> str:
 
 @dataclass(slots=True, eq=False)
 class Page:
-    """What leads from one position to the next: a JSON array of so many rows.
+    """The rows between two positions, as a JSON array.
 
-    `since` is None for the beginning. `is_last`: its reader then has all that there is. `encoded`:
-    answers with it, by what they depend on beside it; all who ask for the same share one.
+    `since` is None for the beginning. `is_last`: no page follows it now. `encoded`: answers with
+    this page, which equal requests share, by what else they depend on.
     """
 
     since: Position | None
@@ -119,17 +119,17 @@ class Page:
 
     @property
     def digest(self) -> str:
-        """A digest of the rows: what a topic's options or a token show may change at a position."""
+        """A digest of the rows, for ETags: rows at a position depend on options and the token."""
         if not self._digest:
             self._digest = blake2b(self.body, digest_size=8).hexdigest()
         return self._digest
 
     @property
     def is_news(self) -> bool:
-        """True if its reader gets it at once, and does not wait.
+        """True if a request is answered with it at once, and does not wait.
 
-        Without rows, too, where it begins or is on its way: there may be more behind it, and the
-        reader does not know yet that this is the end.
+        Also without rows, for a reader that begins or has read only a part: it does not know yet
+        that this is the end.
         """
         is_on_its_way = self.since is None or self.since.cut is not None or not self.is_last
         return self.rows > 0 or is_on_its_way
@@ -138,17 +138,17 @@ class Page:
 class PageSource(Protocol):
     """What a polled stream reads its pages from.
 
-    `mark`: of its positions.
+    `mark`: that of its positions.
     """
 
     mark: str
 
     def begin(self, topic: Topic) -> None:
-        """Note what is there: from now on positions are given, and what leaves has to be known."""
+        """Begin, before the first position is given: from now on removals have to be known."""
         ...
 
     def page(self, topic: Topic, since: Position | None) -> Page:
-        """Return what follows a position, or the beginning, up to the topic's head.
+        """Return the page after a position, or from the beginning, up to the topic's head.
 
         Raises:
             Refused: bookmark-expired.
@@ -156,15 +156,16 @@ class PageSource(Protocol):
         ...
 
     def past_others(self, topic: Topic, since: Position) -> Position:
-        """Return a later position, if it is known that nothing between is for a reader in step."""
+        """Return a later position, if no message between the two matches."""
         ...
 
 
 class RecordPages:
-    """Pages of a board: the newest of each key that has changed, and the keys that have left.
+    """Pages of a board: the newest row of each changed key, and the keys that have left.
 
     A board knows what has left since it was made. A position before that, of another epoch or of
-    other rows is answered with `reset` and a snapshot; values alone cannot say so, and are refused.
+    other rows is answered with `reset` and a snapshot. With bare values there is no such row, so it
+    is refused.
     """
 
     def __init__(self, subscription: Subscription, form: RowForm, kind: Kind) -> None:
@@ -202,25 +203,25 @@ class RecordPages:
                 rows.append(row)
                 size += len(row)
         is_last = looked_at == len(found) < ROWS_AT_ONCE
-        # Who has only a part may hold a key that left and came back beyond that part.
+        # A reader with only a part may hold a key that left and came back beyond that part.
         part = Position(topic.epoch, through, offset if cut is None else cut, self.mark)
         end = Position(topic.epoch, topic.head, mark=self.mark) if is_last else part
         return Page(since, end, b"[" + b",".join(rows) + b"]", len(rows), is_last)
 
     def begin(self, topic: Topic) -> None:
-        """Note what is there: from now on positions are given, and what leaves has to be known."""
+        """Begin, before the first position is given: from now on removals have to be known."""
         self._board(topic)
 
     def past_others(self, topic: Topic, since: Position) -> Position:
-        """Return the position itself: a board forgets no removals for changes of other records."""
+        """Return the position itself: a board answers it however many others have changed."""
         return since
 
     def _board(self, topic: Topic) -> Board:
         feed = topic.feeds[self._feed_id]
         if feed is not self._feed:
             self._feed = feed
-            # The records' own board is as old as the topic; what left another one before it was
-            # made is not known.
+            # The board of all records is as old as the topic; another one does not know what had
+            # left before it was made.
             self._known_from = 0 if feed is topic.sow else topic.head
         feed.materialize()
         return feed.board
@@ -228,7 +229,7 @@ class RecordPages:
     def _reaches(self, topic: Topic, board: Board, since: Position) -> bool:
         if since.epoch != topic.epoch or since.offset > topic.head or since.mark != self.mark:
             return False
-        # Within a snapshot what has left since it began is asked for.
+        # A reader within a snapshot needs the removals since the snapshot began.
         asked = since.offset if since.cut is None else since.cut
         return max(board.horizon, self._known_from) <= asked <= topic.head
 
@@ -255,10 +256,10 @@ class JournalPages:
         self._matches = None if wanted is None else wanted.matcher(subscription.topic)
         self._shown = shown_as(subscription.lane_id.select)
         self._kind = kind
-        self._others = "", 0, 0  # of an epoch, after the first offset and through the second one
+        self._others = "", 0, 0  # epoch and offsets: no message after `1` up to `2` matches
 
     def begin(self, topic: Topic) -> None:
-        """Note nothing: the journal knows what has left it."""
+        """Do nothing: the journal knows how far back it reaches."""
 
     def page(self, topic: Topic, since: Position | None) -> Page:
         """Return the messages after a position, or from the journal's beginning.
@@ -288,7 +289,7 @@ class JournalPages:
         return Page(since, end, b"[" + b",".join(rows) + b"]", len(rows), is_last)
 
     def past_others(self, topic: Topic, since: Position) -> Position:
-        """Return the position before the next message that matches, or as far as it looks at once.
+        """Return the position before the next message that matches, as far as one call searches.
 
         A reader that stays behind would be refused once the journal is trimmed.
         """
@@ -312,7 +313,7 @@ class JournalPages:
 
 
 def expired() -> Refused:
-    """Return the refusal of a position from which nothing continues."""
+    """Return the refusal of a position from which no page continues."""
     detail = "The stream does not go on from this position; read it again from the beginning."
     return Refused("bookmark-expired", detail)
 

@@ -25,17 +25,17 @@ NO_STYLES: Styles = MappingProxyType({})
 
 
 class Reader:
-    """Reads a session's outputs from the engine and writes them as events.
+    """Reads a session's outputs from the engine and encodes them as events.
 
-    `revision` grows with each subscriber that begins or changes, so that an observer can find them
-    anew without being called from here.
+    `revision` grows with each subscriber that begins or changes, so that an `AutoWatch` knows when
+    to search for subscriptions again.
 
     Args:
         driver: runs the engine.
-        consumer: the session's end at the driver.
+        consumer: takes the outputs from the driver.
         heartbeat_ms: the longest silence, as the hello announces it.
         cursor: makes the ids of a kept session's events; None: ids are the topic's bookmarks.
-        came_after: why the session's last reader was sent away.
+        came_after: why the session's last reader was closed.
         on_closed: called once the peer is gone.
         on_subscriber_left: for readers with a cursor; called when a topic left its subscription.
         note_end: with a cursor; keeps the end of a subscription for later readers, and returns its
@@ -43,8 +43,8 @@ class Reader:
     """
 
     __slots__ = (
-        "_cursor", "_cut_offset", "_encoded_number", "_heartbeat_ms", "_left", "_note_end",
-        "_on_closed", "_on_subscriber_left", "_turning", "_waiting_bytes", "came_after",
+        "_changing", "_cursor", "_cut_offset", "_encoded_number", "_heartbeat_ms", "_left",
+        "_note_end", "_on_closed", "_on_subscriber_left", "_waiting_bytes", "came_after",
         "connection", "consumer", "driver", "ids", "revision", "styles",
     )  # fmt: skip
 
@@ -75,9 +75,9 @@ class Reader:
         self._on_subscriber_left = on_subscriber_left
         self._note_end = note_end
         self._on_closed = on_closed
-        # Subscribers that change to other rows: bookmarks of their old rows are no ids.
-        self._turning: Sequence[SubscriberId] = ()
-        # Subscribers that have ended; their styles go with the next call of `encoded`.
+        # Subscribers that change to other rows: an id must not be a bookmark of their old rows.
+        self._changing: Sequence[SubscriberId] = ()
+        # Subscribers that have ended; the next call of `encoded` drops their styles.
         self._left: Sequence[SubscriberId] = ()
         # The cursor as of the last encoded outputs, for `confirm`.
         self._encoded_number = 0
@@ -89,15 +89,15 @@ class Reader:
         return 0 if self.connection is None else self.connection.unsent_bytes
 
     @property
-    def is_sent_away(self) -> bool:
-        """True once the session was closed early: the peer is owed a goodbye, and nothing else."""
+    def is_closed_early(self) -> bool:
+        """True once the session was closed by the gateway: only the goodbye is still sent."""
         return self.consumer.close_reason not in {None, CloseReason.UNSUBSCRIBED}
 
     @property
     def plain_style(self) -> Style | None:
-        """The style of a stream whose writes need no look: one subscription, no option that asks.
+        """The style of a stream that may join a cohort: one subscription, no option that needs it.
 
-        None for a session with ids of its own, and with `auto`, `max_age` or `progress`.
+        None for a session with its own ids, and with `auto`, `max_age` or `progress`.
         """
         if self.ids is not None or len(self.styles) != 1:
             return None
@@ -127,7 +127,7 @@ class Reader:
             EngineError: no subscriber was taken.
         """
         session, topic = self.consumer.session, subscription.topic
-        if subscription.resume is not None:  # said as a place of the epoch that there is now
+        if subscription.resume is not None:  # as a place in the present epoch
             place = self.driver.engine.topic(topic).place(subscription.resume)
             subscription = replace(subscription, resume=place)
         cut = self.driver.subscribe(session, name, subscription, announced=announced)
@@ -148,7 +148,7 @@ class Reader:
         self.revision += 1
 
     def _own_styles(self) -> dict[SubscriberId, Style]:
-        """Return the styles to change; a copy of those that are shared takes their place."""
+        """Return the styles to be changed; shared ones are replaced by a copy."""
         if isinstance(self.styles, dict):
             return self.styles
         own = self.styles = {
@@ -157,17 +157,20 @@ class Reader:
         }
         return own
 
-    def change(self, name: str, subscription: Subscription, *, turns: bool) -> None:
-        """Change one topic's subscription in the engine; `turns`: to other rows or fields."""
+    def change(self, name: str, subscription: Subscription, *, changes_rows: bool) -> None:
+        """Change one topic's subscription in the engine.
+
+        `changes_rows`: it has other rows or fields then.
+        """
         subscriber = name, subscription.topic
-        with contextlib.suppress(SessionUnknown, SubscriptionUnknown):  # it has ended by itself
+        with contextlib.suppress(SessionUnknown, SubscriptionUnknown):  # it has ended meanwhile
             self.driver.change(self.consumer.session, name, subscription)
         styles = self._own_styles()
         if subscriber in styles:
             styles[subscriber] = replace(styles[subscriber], subscription=subscription)
         self.revision += 1
-        if turns and subscriber not in self._turning:
-            self._turning = (*self._turning, subscriber)
+        if changes_rows and subscriber not in self._changing:
+            self._changing = (*self._changing, subscriber)
 
     def unsubscribe(self, name: str) -> bool:
         """End a subscription in the engine; return False if the engine has no subscriber of it."""
@@ -178,7 +181,7 @@ class Reader:
         return True
 
     def send_interval(self, name: str, before: Subscription, after: Subscription) -> None:
-        """Send the new interval of a subscription, even one that was asked for."""
+        """Send an event with the new interval of a subscription, if it has changed."""
         old, new = before.lane_id.interval_ns, after.lane_id.interval_ns
         if old != new:
             document = {"sub": name, "topic": after.topic, **requested_document(old, new)}
@@ -192,9 +195,9 @@ class Reader:
     def hello(
         self, *, id_text: str = "", entries: Sequence[Mapping[str, object]] | None = None
     ) -> bytes:
-        """Encode the first event: the session and its subscribers; `entries`: what it says of them.
+        """Encode the first event: the session and its subscriptions.
 
-        Only hundreds of entries are worth to be made before, in turns.
+        `entries` are those of the subscriptions, if they were made in steps, as hundreds are.
         """
         if entries is None:
             entries = [style.entry(name) for (name, _), style in self.styles.items()]
@@ -212,7 +215,8 @@ class Reader:
     def encoded(self, outputs: Sequence[Output], retry_ms: int) -> bytes:
         """Encode outputs, with the session's own ids.
 
-        Styles of subscribers that end here stay until the next call: last rows may come before.
+        Styles of subscribers that end here are dropped in the next call: these outputs may have
+        their last rows.
         """
         for subscriber in self._left:
             if self._engine_subscriber(subscriber) is None:
@@ -224,22 +228,22 @@ class Reader:
         return text
 
     def _move_id(self, subscriber: SubscriberId, bookmark: Bookmark) -> str:
-        """Note that no row up to the bookmark is still to come; return the event's id.
+        """Record that all rows up to the bookmark are sent; return the event's id.
 
         There is no id while the subscriber changes to other rows.
         """
         assert self._cursor is not None
-        if subscriber in self._turning:
+        if subscriber in self._changing:
             found = self._engine_subscriber(subscriber)
             if found is not None and found.is_changing:
                 return ""
-            self._turned(subscriber)
+            self._end_change(subscriber)
         return self._cursor.move(subscriber, bookmark)
 
     def _end_id(self, subscriber: SubscriberId, end: Unsubscribed) -> str:
-        """Note the end of a subscriber, and return its event's id.
+        """Record the end of a subscriber, and return its event's id.
 
-        If the topic was created again since, and the subscriber with it, only the end is noted.
+        If the topic and the subscriber were created again since, only the event is recorded.
         """
         assert self._cursor is not None
         assert self._on_subscriber_left is not None
@@ -248,11 +252,11 @@ class Reader:
             self._cursor.end(subscriber)
             self._on_subscriber_left(end)
             self._left = (*self._left, subscriber)
-            self._turned(subscriber)
+            self._end_change(subscriber)
         return self._note_end(end)
 
-    def _turned(self, subscriber: SubscriberId) -> None:
-        self._turning = tuple(each for each in self._turning if each != subscriber)
+    def _end_change(self, subscriber: SubscriberId) -> None:
+        self._changing = tuple(each for each in self._changing if each != subscriber)
 
     # The peer
 
@@ -270,7 +274,7 @@ class Reader:
         return unsent_bytes
 
     def confirm(self) -> None:
-        """Mark what was written as received, if the peer has acknowledged all of it."""
+        """Record what was written as received, if the peer has acknowledged all of it."""
         cursor = self._cursor
         is_there = self.connection is None or not self.connection.is_closing
         if cursor is not None and is_there and not self.unsent_bytes:

@@ -1,4 +1,4 @@
-"""The sessions of a gateway, by id: attached, away, and for a while those that have ended."""
+"""The gateway's sessions by id: attached, away, and recently ended ones."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:  # without authentication its libraries are not loaded
 OnReader = Callable[[Session], None]
 
 READERS_AT_ONCE = 500
-"""Sockets that are asked in one iteration: some 3 us each."""
+"""Sockets whose unsent bytes are read in one iteration: about 3 us each."""
 
 
 class SessionEvents(Protocol):
-    """Takes what becomes of sessions."""
+    """The system topic to which events of sessions are published."""
 
     def note(self, session: str, document: dict[str, object]) -> None:
-        """Take an event of a session."""
+        """Publish an event of a session."""
 
     def forget(self, session: str) -> None:
-        """Take that a session is not known any more."""
+        """Publish that a session is not known any more."""
 
 
 class Sessions:
@@ -55,7 +55,7 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
         self._ended: dict[str, None] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        # When tokens of readers end; which sessions may have got one since the last look at them.
+        # When tokens of readers expire; sessions that may have a new reader since the last check.
         self._token_ends: list[tuple[int, str]] = []
         self._arrived: set[str] = set()
         # Bound once: every session has both.
@@ -95,9 +95,9 @@ class Sessions:
         session.usage.sessions += 1
         if subject is not None:
             self._arrived.add(session.id)
-        # Only a kept session may be without a reader: another is opened by its own.
+        # Only a kept session may be without a reader: a plain GET opens its session.
         self._publish(session, "opened", state=State.AWAY if kept else State.ATTACHED)
-        if kept:  # one that no reader ever comes to must end as well
+        if kept:  # it has to end if no reader ever comes
             self._start_timer(session)
         return session
 
@@ -158,7 +158,7 @@ class Sessions:
         self._ended.pop(session.id, None)
         self._cancel_timer(session.id)
         session.end()
-        # Not `_forget`: the gateway that took it over now publishes its state on the system topic.
+        # Not `_forget`: the gateway that took it over publishes its state now.
 
     def adopt(self, restore: Callable[[SessionContext, OnReader, OnReader], Session]) -> Session:
         """Take over a session from another gateway.
@@ -200,9 +200,9 @@ class Sessions:
         return sum((yield from in_pieces(sessions, READERS_AT_ONCE, unsent)))
 
     def cut_stalled(self) -> int:
-        """Cut the readers for which a part of a text waits, as their peers take too little.
+        """Cut the readers whose connections keep a part of a text, as their peers are slow.
 
-        Returns how many; they may come back, and go on from what they have.
+        Returns how many; they may come back, and continue from what they have.
         """
         stalled = [
             connection
@@ -216,7 +216,7 @@ class Sessions:
         return len(stalled)
 
     def reader_attached(self, session: Session) -> None:
-        """Stop waiting for a reader: one has come."""
+        """Stop the timer of a session that has a reader now."""
         self._cancel_timer(session.id)
         if session.subject is not None:
             self._arrived.add(session.id)
@@ -239,15 +239,15 @@ class Sessions:
         if session.has_ended:
             return
         if session.reader is not None:
-            self._send_away(session, CloseReason.CLOSED_BY_ADMIN)
+            self._close_early(session, CloseReason.CLOSED_BY_ADMIN)
         session.closed = CloseReason.CLOSED_BY_ADMIN
         self._note_ended(session)
 
     def end_unentitled(self, access: Access, *, are_new: bool, are_revoked: bool) -> None:
-        """End the streams of tokens that are over, and of subjects whose grants have changed.
+        """End the streams of expired tokens, and of subjects whose grants have changed.
 
-        Their readers may come back, with another token, and get what it grants then. Without a
-        change only those are looked at that it may concern: an idle reader costs nothing.
+        Their readers may come back with another token, and get what it grants. If neither keys nor
+        policy have changed, only sessions with new readers or expired tokens are checked.
         """
         is_all = are_new or are_revoked
         for name in list(self._sessions) if is_all else self._concerned(access):
@@ -256,14 +256,14 @@ class Sessions:
                 continue
             if (subject := session.subject) is None:
                 continue
-            # Keys and policy may have changed between the request of a reader and its arrival.
+            # Keys and policy may have changed between a reader's request and its attachment.
             is_new = are_new or session.id in self._arrived
             reason = access.ending(subject, are_new=is_new)
             if reason is not None:
-                self._send_away(session, reason)
+                self._close_early(session, reason)
             elif not is_all:
                 heappush(self._token_ends, (subject.expires_ms, session.id))
-        # Most ends are of readers that have left; as many as there are sessions may stay.
+        # Entries of readers that have left stay; rebuild the heap once they are the majority.
         if is_all or len(self._token_ends) > 2 * len(self._sessions):
             subjects = ((it.id, it.subject) for it in self._sessions.values() if it.reader)
             self._token_ends = [(who.expires_ms, name) for name, who in subjects if who]
@@ -271,16 +271,16 @@ class Sessions:
         self._arrived.clear()
 
     def _concerned(self, access: Access) -> set[str]:
-        """Return the ids of sessions that readers may have come to, or whose tokens may be over."""
+        """Return the ids of sessions with new readers, or with tokens that may have expired."""
         found, now_ms = set(self._arrived), access.now_ms()
         while self._token_ends and self._token_ends[0][0] <= now_ms:
             found.add(heappop(self._token_ends)[1])
         return found
 
     def end_unsafe(self, topic: str, definition: Definition) -> None:
-        """End streams that may not see what another definition of their topic would send them.
+        """End streams whose subjects may not see what another definition of a topic would send.
 
-        A merge that carries hidden fields into granted ones would be applied to queues that exist.
+        A new merge that carries hidden fields into granted ones would apply to existing queues.
         """
         for session in list(self._sessions.values()):
             subject = session.subject
@@ -290,13 +290,13 @@ class Sessions:
                 try:
                     entitlement_of(subject.grants, definition, topic)
                 except Refused:
-                    self._send_away(session, CloseReason.REVOKED)
+                    self._close_early(session, CloseReason.REVOKED)
 
-    def _send_away(self, session: Session, reason: CloseReason) -> None:
+    def _close_early(self, session: Session, reason: CloseReason) -> None:
         assert session.reader is not None
         self.context.driver.close(session.id, reason)
-        # The engine may have closed the session for another reason before; from now on the stream
-        # waits for its peer no longer than for a goodbye.
+        # Set here, too, as the engine may have closed the session for another reason before: from
+        # now on the stream waits for its peer only as long as for a goodbye.
         session.reader.consumer.close_reason = reason
 
     def discard(self, session: Session) -> None:
@@ -329,7 +329,7 @@ class Sessions:
             self._publish(session, "closed")
         self._ended[session.id] = None
         self._start_timer(session)
-        # Ended sessions take memory too: as many are remembered as may be open, oldest go first.
+        # Ended sessions take memory, too: at most `sessions_max` are kept, the newest.
         if len(self._ended) > self.context.settings.sessions_max:
             self._forget(next(iter(self._ended)))
 
@@ -342,7 +342,7 @@ class Sessions:
             self._publish(session, name, queue=queue)
 
     def publish_all(self) -> None:
-        """Publish the state of every session: others have removed the records."""
+        """Publish the state of every session again, as other gateways have removed the records."""
         for session in self._sessions.values():
             self._publish(session, "rejoined")
 

@@ -1,4 +1,4 @@
-"""A session: its subscriptions, and the reader that may be away for a while.
+"""The gateway's session: its subscriptions, and a reader that may be away for a while.
 
 The session of a plain GET has one subscription, uses its topic's bookmarks as ids, and ends with
 its stream. A kept session has a cursor for its ids, and waits for its reader to come back.
@@ -54,16 +54,21 @@ class State(StrEnum):
 
 
 class Session:
-    """Subscriptions by name; while a reader is attached, each topic of them has a subscriber.
+    """Subscriptions by name; while a reader is attached, each of their topics has a subscriber.
 
-    `asked`: perhaps shared with equal sessions, so a change begins with `own`. `closed`: why the
-    last reader was closed. `lasts`: the session stays open without subscriptions. `pattern`: that
-    of a plain GET. `named`: how many names were used. `evicted`: subscribers that ended with
-    BACK_PRESSURE; they begin again after a transfer to another gateway. `subject`: that of the
-    reader, with authentication; `owner` is its `sub`, which alone travels with the session.
-    `address` and `agent`: of the client that reads it, or read it last. `attached_ms`: when that
-    reader came, 0 before the first.
-    `finish_attaching`: subscribes the rest of a reader that is attached in turns.
+    Attributes:
+        asked: the subscriptions, perhaps shared with equal sessions; to change one, call `own`.
+        closed: why the last reader was closed.
+        lasts: the session stays open without subscriptions.
+        pattern: the pattern of a plain GET.
+        named: how many names were used.
+        evicted: subscribers that ended with BACK_PRESSURE, and begin again after a transfer to
+            another gateway.
+        subject: that of the reader, with authentication.
+        owner: the subject's `sub`, which is all of it that a transfer takes along.
+        address, agent: of the client that reads it, or read it last.
+        attached_ms: when that reader came; 0 before the first.
+        finish_attaching: subscribes the rest of a reader that is attached in steps.
     """
 
     __slots__ = (
@@ -99,7 +104,7 @@ class Session:
         self.reader: Reader | None = None
         self.finish_attaching: Callable[[], None] | None = None
         self.cursor = Cursor(session_id) if kept else None
-        # Replaced, not changed: most sessions never have any, and share this.
+        # Replaced, not changed, so that sessions without any share `NONE_EVICTED`.
         self.evicted: Mapping[SubscriberId, SessionSubscription] = NONE_EVICTED
         self.closed: CloseReason | None = None
         self.has_ended = self.was_read = False
@@ -127,7 +132,7 @@ class Session:
         consumer = self.context.driver.open(
             self.id, self.limits, lasts=self.lasts, conflated=self.conflated
         )
-        # Cleared only now: a reader that the engine refuses leaves the reason for the next one.
+        # Cleared only now: if the engine refuses this reader, the next one gets the reason.
         closed, self.closed = self.closed, None
         self.attached_ms = self.context.driver.wall_ms()
         self.reader = Reader(
@@ -141,7 +146,7 @@ class Session:
             on_subscriber_left=self._subscriber_left if self.cursor is not None else None,
             note_end=self.cursor.note_end if self.cursor is not None else None,
         )
-        if self.context.outage.is_on:  # other streams were notified when it began
+        if self.context.outage.is_on:  # `Outage` notifies only streams that were open
             consumer.send(self.context.outage.notice())
         return self.reader
 
@@ -149,9 +154,9 @@ class Session:
         self.on_left(self)
 
     def replace_reader(self, retry_ms: int) -> None:
-        """Close the reader with the goodbye REPLACED; that goodbye's id is not let in again."""
+        """Close the reader with the goodbye REPLACED; a reader with its id is not admitted."""
         if self.reader is not None:
-            self.finish_attaching = None  # the rest of them is the next reader's
+            self.finish_attaching = None  # the next reader subscribes to all
             self.reader.keep_endings()
             id_text = "" if self.cursor is None else self.cursor.note_goodbye()
             self.reader.consumer.replace(goodbye(CloseReason.REPLACED, retry_ms, id_text))
@@ -192,7 +197,7 @@ class Session:
         )
         self.named += 1
         self.own()[asked.name] = asked
-        # It is the client's to care now.
+        # The client has subscribed again, so a transfer need not.
         self._forget_evicted(lambda subscriber: subscriber[1] in decisions)
         if self.is_read and self.reader is not None:
             for found in asked.topics.values():
@@ -211,20 +216,20 @@ class Session:
         return asked, warnings
 
     def share(self, asked: Mapping[str, SessionSubscription]) -> None:
-        """Begin with a subscription that sessions of equal requests share."""
+        """Use a subscription that sessions of equal requests share."""
         self.asked, self.named = asked, len(asked)
         for wanted in lanes_held(asked):
             self.usage.hold(*wanted)
 
     def own(self) -> dict[str, SessionSubscription]:
-        """Return the subscriptions to change; copies take the place of shared ones."""
+        """Return the subscriptions to be changed; shared ones are replaced by copies."""
         if self.finish_attaching is not None:
             self.finish_attaching()
         if isinstance(self.asked, dict):
             return self.asked
         shared = self.asked
         own = self.asked = {name: each.copy(self.usage) for name, each in shared.items()}
-        for wanted in lanes_held(shared):  # only now: a lane that stays is not counted anew
+        for wanted in lanes_held(shared):  # after the copies hold them: no lane's count drops to 0
             self.usage.release(*wanted)
         return own
 
@@ -236,7 +241,7 @@ class Session:
         Raises:
             Refusal: nothing was changed.
         """
-        self.own()  # what is changed below is no other session's
+        self.own()
         asked = self.subscription(name)
         decisions = {topic: self._decided(asked, topic, request) for topic in asked.topics}
         self.usage.check(self.subject, lanes_of(decisions), 0)
@@ -248,7 +253,7 @@ class Session:
             if is_anew and self.cursor is not None:
                 self.cursor.drop_mark((name, topic))
             if self.reader is not None:
-                self.reader.change(name, after.subscription, turns=is_anew)
+                self.reader.change(name, after.subscription, changes_rows=is_anew)
                 self.reader.send_interval(name, before.subscription, after.subscription)
         return warnings_of(decisions.values())
 
@@ -330,7 +335,7 @@ class Session:
         self.evicted = NONE_EVICTED
 
     def regrant(self, asked: SessionSubscription, topic: str) -> GrantedSubscription:
-        """Decide again what a subscription gets of a topic that is new, or was created again.
+        """Decide what a subscription gets of a topic that is new, or was created again.
 
         Raises:
             Refusal: it does not fit the topic.
@@ -348,14 +353,14 @@ class Session:
         """Add topics to the subscription as they are created; one that does not fit is reported."""
 
         def made(topic: str) -> None:
-            if asked.takes(topic):
-                self.take_topic(asked, topic)
+            if asked.admits(topic):
+                self.add_topic(asked, topic)
 
         catalog = self.context.catalog
         catalog.listen(made)
         asked.unlisten = lambda: catalog.unlisten(made)
 
-    def take_topic(self, asked: SessionSubscription, topic: str) -> None:
+    def add_topic(self, asked: SessionSubscription, topic: str) -> None:
         """Add a topic to the subscription of a pattern; one that does not fit is reported."""
         try:
             self.check_room(1)
@@ -382,10 +387,10 @@ class Session:
         check_count(most - self._room(more) + more, most)
 
     def _room(self, more: int) -> int:
-        """Return how many subscriptions it may have beside those that it has."""
+        """Return how many more subscriptions it may have; `more` are wanted."""
         most = self.context.settings.session_subscriptions_max
         if self._count() + more > most:
-            self._forget_finished()  # only now, because it walks through the cursor's steps
+            self._forget_finished()  # only if needed, as it walks through the cursor's steps
         return most - self._count()
 
     def _count(self) -> int:

@@ -1,7 +1,7 @@
 """Session transfer: a kept session as bytes, to continue at another gateway under its id.
 
-A session without a reader is its requests, its grants and a cursor. All are texts and numbers;
-options are parsed again where the session arrives.
+A session without a reader consists of its requests, its grants and a cursor. All are texts and
+numbers; the gateway that receives them parses the options again.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class PackedGrant(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PackedSubscription(msgspec.Struct, frozen=True, array_like=True):
-    """A subscription. `declined`: topics that its pattern matches and it has not, with epochs.
+    """A subscription. `declined`: topics that its pattern matches but it lacks, with epochs.
 
-    `interval_ns` and `decisions` belong to an interval with `auto`.
+    `interval_ns` and `decisions` are those of an interval with `auto`.
     """
 
     name: str
@@ -142,15 +142,15 @@ def deserialize(
     on_attached: Callable[[Session], None],
     on_left: Callable[[Session], None],
 ) -> Session:
-    """Restore a session; subscriptions end in topics that they can no longer have.
+    """Restore a session; subscriptions end in topics that do not fit them any more.
 
     Raises:
-        ValueError: it is none of ours, or packed by another version.
+        ValueError: the bytes are no packed session, or of another version.
     """
     try:
         transfer = _READER.decode(text)
         grants = None if transfer.grants is None else Grants(parse_grants(transfer.grants))
-        # Of a token that is over: a reader that comes brings its own.
+        # Expires at once: a reader brings its own token.
         subject = None if grants is None else Subject(transfer.owner, 0, grants)
         cursor = Cursor.unpacked(transfer.id, transfer.cursor)
     except (msgspec.MsgspecError, EngineError, KeysError, LookupError, GrantInvalid) as error:
@@ -162,7 +162,7 @@ def deserialize(
         limits=QueueLimits(*transfer.limits), conflated=transfer.conflated, lasts=transfer.lasts,
         subject=subject,
     )  # fmt: skip
-    # Set and not passed: the constructor makes a session that begins, this one continues.
+    # Set after construction, as the constructor is for new sessions.
     session.cursor = cursor
     session.opened_ms, session.pattern = transfer.opened_ms, transfer.pattern
     session.closed, session.was_read = transfer.closed, transfer.was_read
@@ -198,7 +198,7 @@ def _packed_grant(topic: str, found: GrantedSubscription) -> PackedGrant:
         topic,
         found.epoch,
         None if found.start is None else str(found.start),
-        # Only options that hold: whether it is paused is a state, and travels beside them.
+        # Without `pause`, as being paused is a field of its own.
         granted(replace(subscription, paused=False)),
         subscription.command,
         found.form,
@@ -214,7 +214,7 @@ def _unpack_asked(session: Session, packed: PackedSubscription) -> None:
         try:
             asked.topics[each.topic] = _granted(session.context, asked, each)
         except Refusal:
-            # The topic changed or went while the session travelled: it ends there, and only there.
+            # The topic was changed or deleted during the transfer: the subscription ends in it.
             end = end_reason(session.context, each.topic)
             session.note_end(Unsubscribed(packed.name, each.topic, end))
     if isinstance(target, TopicPattern):
@@ -234,16 +234,16 @@ def _catch_up(
     """
     for topic, epoch in declined(session.context, asked).items():
         if declined_before.get(topic) != epoch:
-            session.take_topic(asked, topic)
+            session.add_topic(asked, topic)
             found = asked.topics.get(topic)
             if found is not None and found.start is not None:
                 asked.topics[topic] = found._replace(start=Bookmark(epoch, 0))
 
 
 def _readmit(session: Session, asked: SessionSubscription, topic: str) -> None:
-    """Begin what ended with BACK_PRESSURE at the other gateway again, if it still fits."""
+    """Subscribe again in a topic that ended with BACK_PRESSURE at the other gateway, if it fits."""
     if topic in asked.topics:
-        return  # made again since, and taken for that
+        return  # the topic was created again since
     try:
         session.check_room(1)
         found = session.regrant(asked, topic)
@@ -254,7 +254,7 @@ def _readmit(session: Session, asked: SessionSubscription, topic: str) -> None:
     session.own()[asked.name] = asked
     cursor = session.cursor
     assert cursor is not None, "it was packed"
-    # The reader need not learn of an end that no longer holds.
+    # Drop the end, which is void now, before the reader is sent it.
     ends = cursor.endings
     cursor.endings = [(at, end) for at, end in ends if (end.name, end.topic) != subscriber]
     if found.subscription.command.queries:

@@ -302,7 +302,7 @@ class SocketStream(asyncio.Protocol):
         reader.note_unsent()
         self._writer.observe(connection, is_full=True)
         mark = connection.taken_mark
-        if self._deadline.is_over(mark, now_s, is_closed=reader.is_sent_away):
+        if self._deadline.is_over(mark, now_s, is_closed=reader.is_closed_early):
             connection.give_up()
             # Now, within the time of the streams: many peers freeze at once, and all of their
             # connections would be lost in one iteration.

@@ -1,4 +1,4 @@
-"""Requests to subscribe: as they are read, and what a topic's definition grants to each."""
+"""Requests to subscribe: their parsing, and what a topic's definition grants to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate.keys.errors import BookmarkInvalid
 from tidegate.keys.text.bookmark import Bookmark
 
 UNKNOWN = Bookmark("unknown", 0)
-"""No topic has this epoch: continued by a snapshot."""
+"""A place whose epoch no topic has: a reader resumes from it with a snapshot."""
 
 PLACES_MAX = 10_000
 PLACES_AT_ONCE = 50
@@ -49,9 +49,9 @@ def places_of(text: str) -> Steps[dict[str, Bookmark]]:
 
 
 def place_of(text: str) -> Bookmark:
-    """Return a bookmark, or the place that no topic knows."""
-    # An id of another kind, or of a version before, gets a snapshot rather than a refusal that a
-    # browser would repeat for ever.
+    """Parse a bookmark; return `UNKNOWN` for any other text."""
+    # An id of another kind or version resumes with a snapshot: a browser would repeat a refused
+    # request for ever.
     try:
         return Bookmark.parse(text)
     except BookmarkInvalid:
@@ -59,8 +59,8 @@ def place_of(text: str) -> Bookmark:
 
 
 def place_in(places: Mapping[str, Bookmark], topic: str, epoch: str) -> Bookmark:
-    """Return where a reader goes on in a topic."""
-    # A topic that it does not name has been made since.
+    """Return where a reader resumes in a topic."""
+    # A topic that it does not name has been created since.
     return places.get(topic, Bookmark(epoch, 0))
 
 
@@ -76,11 +76,11 @@ def _invalid(expected: str) -> Refused:
 
 
 CODES = {"options": "options-invalid", "filter": "filter-invalid", "order_by": "options-invalid"}
-"""The texts of a request that have a length, and the code of one that is too long."""
+"""The texts whose length is bounded, with the code of a refusal."""
 
 
 class SubscribeTexts(Protocol):
-    """What of a topic, and how: the texts of a request, not parsed yet; None: it names none."""
+    """The parameters of a request as texts; None for one that is not given."""
 
     @property
     def options(self) -> str | None:
@@ -105,11 +105,11 @@ class SubscribeTexts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SubscribeRequest:
-    """A request to subscribe as it was read, the same for every topic of a pattern.
+    """A parsed request to subscribe, which is the same for every topic of a pattern.
 
-    `earlier`: the options that it had before it was changed; they hold where the newer ones say
-    nothing. `many`: it is one subscription among others, so rows must say whose they are. `grants`:
-    of the subject that asks; None without authentication.
+    `earlier`: the options before a change; they apply where the newer ones say nothing. `many`: the
+    session may have several subscriptions, so rows must name theirs. `grants`: those of the
+    subject; None without authentication.
     """
 
     options: Options = field(default_factory=Options)
@@ -149,7 +149,7 @@ class SubscribeRequest:
         )
 
     def by(self, subject: Subject | None) -> SubscribeRequest:
-        """Return the request as this subject makes it."""
+        """Return the request with the grants of a subject."""
         return self if subject is None else replace(self, grants=subject.grants)
 
     def changed(
@@ -158,14 +158,14 @@ class SubscribeRequest:
         filter_text: str | None = None,
         order_text: str | None = None,
     ) -> SubscribeRequest:
-        """Return the request that a change makes of it; None changes nothing.
+        """Return the changed request; None changes nothing.
 
-        Options are laid over the earlier ones, and stand in their place with `replace`.
+        Options are merged over the earlier ones, or replace them with the option `replace`.
         """
         request = self
         if options is not None:
             before = self.options.over(self.earlier)
-            for name in ("pause", "resume", "replace"):  # acts, which do not stay
+            for name in ("pause", "resume", "replace"):  # commands, which are not kept
                 before = before.without(name)
             request = replace(
                 request, options=options, earlier=Options() if options.replace else before
@@ -178,7 +178,7 @@ class SubscribeRequest:
 
 
 class RequestedSubscription(NamedTuple):
-    """What a request gets of one topic, how it is written, and what the asker should know."""
+    """What a request is granted of one topic, the format of its rows, and warnings."""
 
     subscription: Subscription
     form: Format
@@ -195,21 +195,21 @@ def grant_request(
     resume: Bookmark | None = None,
     by_pattern: bool = False,
 ) -> RequestedSubscription:
-    """Decide what a request gets of a topic, whoever asks.
+    """Decide what a request gets of a topic, regardless of grants.
 
     Args:
         name: of the topic.
         definition: of the topic.
-        request: as it was read.
+        request: the parsed request.
         defaults: the topic's own options.
-        default_pace: of an interval whose options set none.
+        default_pace: the pace of an interval whose options set none.
         resume: the bookmark after which the reader continues.
-        by_pattern: the topic is one of those that a pattern takes.
+        by_pattern: the topic is one of those that a pattern matches.
 
     Raises:
         Refusal: options-invalid, filter-invalid.
     """
-    # Of many a row must name its topic.
+    # With several subscriptions a row must name its topic.
     form = request.form or (Format.BATCH if request.many else None)
     wanted = Request(
         name,

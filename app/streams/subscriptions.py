@@ -31,7 +31,7 @@ class GrantedSubscription(NamedTuple):
     """What a subscription was granted in one epoch of a topic.
 
     `start`: where a reader without a bookmark begins; None: with the request's snapshot or replay.
-    Only a session that is kept has a second reader, so that of a plain GET has none.
+    It matters only for kept sessions, as a plain GET has one reader.
     """
 
     subscription: Subscription
@@ -40,7 +40,7 @@ class GrantedSubscription(NamedTuple):
     start: Mark
 
     def is_over(self, mark: Mark) -> bool:
-        """Return True if a reader with this mark has everything that will ever come."""
+        """Return True for a finished `sow`, of which a reader with this mark has everything."""
         return self.subscription.command is Command.SOW and mark is not None
 
 
@@ -55,7 +55,7 @@ class LaneCount(Protocol):
 
 
 class GrantedTopics(dict[str, GrantedSubscription]):
-    """What each topic granted to a subscription; counts as used by who owns the session."""
+    """What each topic granted to a subscription; its lanes count as used by the session's owner."""
 
     __slots__ = ("_usage",)
 
@@ -70,7 +70,7 @@ class GrantedTopics(dict[str, GrantedSubscription]):
 
     def __setitem__(self, topic: str, found: GrantedSubscription) -> None:
         if self._usage is not None:
-            # Held before the old one goes: a lane that stays is not counted anew.
+            # Hold before releasing: the count of a lane that stays must not drop to 0.
             self._usage.hold(topic, found.subscription.lane_id)
             self._let_go(topic)
         super().__setitem__(topic, found)
@@ -93,10 +93,10 @@ class GrantedTopics(dict[str, GrantedSubscription]):
 
 @dataclass(slots=True, eq=False)
 class SessionSubscription:
-    """One subscription of a session, to a topic or to all that a pattern takes.
+    """One subscription of a session, to a topic or to all topics that match a pattern.
 
-    `unlisten`: stops a pattern's listening for topics that are made later. `auto`: its interval,
-    if that follows the connection and a reader has come.
+    `unlisten`: stops a pattern's listening for topics that are created. `auto`: the controller of
+    its interval, if that follows the connection and a reader was attached.
     """
 
     name: str
@@ -108,7 +108,7 @@ class SessionSubscription:
 
     @property
     def by_pattern(self) -> bool:
-        """True for a pattern, which may have several topics."""
+        """True if it is to a pattern, which may match several topics."""
         return isinstance(self.target, TopicPattern)
 
     @property
@@ -116,10 +116,10 @@ class SessionSubscription:
         """The topic or the pattern."""
         return self.target.text if isinstance(self.target, TopicPattern) else self.target
 
-    def takes(self, topic: str) -> bool:
-        """Return True for a new topic that its pattern matches and that may be read.
+    def admits(self, topic: str) -> bool:
+        """Return True for a new topic that its pattern matches and its grants allow to read.
 
-        One that may not be read is not even refused, as that would name it.
+        A refusal of another topic would reveal its name.
         """
         grants = self.request.grants
         is_matched = isinstance(self.target, TopicPattern) and self.target.matches(topic)
@@ -132,7 +132,7 @@ class SessionSubscription:
         return self.auto is not None or any(it.subscription.shown.auto for it in found)
 
     def copy(self, usage: Usage) -> SessionSubscription:
-        """Return one to change, which counts as used."""
+        """Return a copy to be changed, whose lanes count as used."""
         return replace(self, topics=GrantedTopics(usage, self.topics))
 
     def end(self) -> None:
@@ -144,15 +144,15 @@ class SessionSubscription:
 
 
 class PlainSubscription(NamedTuple):
-    """The one subscription of a plain GET, and its style: one for all sessions of equal requests.
+    """The one subscription of a plain GET, and its style, which sessions of equal requests share.
 
-    It would be a fifth of what an idle stream keeps. The mappings are read-only, so that no change
-    reaches another session by mistake: whoever changes something copies it first.
+    Separate ones would be a fifth of an idle stream's memory. The mappings are read-only, so that
+    no change reaches another session by mistake: copy them first.
 
     Args:
-        decided: what the requests got.
-        asked: the subscription, by name. It counts nothing as used, as each session does.
-        styles: its style. The cut in it is of the first session: each has its own.
+        decided: what the requests were granted.
+        asked: the subscription, by name. Its lanes are counted by each session.
+        styles: its style, with the cut of the first session: each session keeps its own.
     """
 
     decided: RequestedSubscription
@@ -172,7 +172,7 @@ class PlainSubscription(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """False if an option looks at each write: what it sees belongs to one stream."""
+        """False if an option depends on the writes of one stream."""
         return all(style.is_plain for style in self.styles.values())
 
 
@@ -208,7 +208,7 @@ def start_of(topic: Topic, subscription: Subscription) -> Mark:
         BookmarkExpired: it is to begin where the journal does not reach.
     """
     if subscription.replay is not None and subscription.resume is None:
-        # For its error alone: the engine would raise it only once a reader comes.
+        # Only for its error, which the engine would raise once a reader is attached.
         replay_start(topic, subscription.replay)
     begins = subscription.command.queries or subscription.replay is not None
     if subscription.resume is None and not begins:
@@ -231,9 +231,9 @@ def changed(
 
 
 def changes_rows(before: Subscription, after: Subscription) -> bool:
-    """Return True if earlier rows are no base to continue from: other rows, or other fields.
+    """Return True if a reader cannot resume after a change: rows or fields are different.
 
-    Without a snapshot only new messages come, and every bookmark is one to continue from.
+    Without a snapshot only new messages are sent, so a reader can resume from every bookmark.
     """
     return after.command.queries and _view(before) != _view(after)
 

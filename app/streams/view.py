@@ -22,7 +22,7 @@ FIGURES = ("filtered", "matched", "delivered", "conflated", "dropped", "waiting"
 
 
 def session_view(session: Session, *, whole: bool = True) -> dict[str, Any]:
-    """Return the view of a session; `whole`: with its subscriptions, else only their number."""
+    """Return the view of a session, with its subscriptions or (not `whole`) their number."""
     messages, size, delivered = _sums(session)
     shown = subscription_views(session) if whole else len(session.asked)
     return {
@@ -85,7 +85,7 @@ def subscription_view(
 
 
 def answer(asked: SessionSubscription, warnings: Iterable[str] | None = None) -> dict[str, Any]:
-    """Return the answer to a subscribe request; what a pattern gets depends on the topic."""
+    """Return the answer to a subscribe request; that of a pattern lists its topics."""
     view: dict[str, Any] = {"sub": asked.name, "topic": asked.text, "options": None, "lane": None}
     shown = {topic: _granted_view(found) for topic, found in asked.topics.items()}
     if asked.by_pattern:
@@ -107,7 +107,7 @@ def _granted_view(found: GrantedSubscription) -> dict[str, Any]:
 
 
 def _topic_view(found: GrantedSubscription, stats: SubscriptionStats | None) -> dict[str, Any]:
-    """Return the counts of one topic; rows not sent, conflated or queued were dropped."""
+    """Return the counts of one topic; `dropped` is what none of the others counts."""
     interval_ms = found.subscription.lane_id.interval_ns // MILLISECOND
     figures = dict.fromkeys(FIGURES, 0)
     if stats is not None:
@@ -132,9 +132,9 @@ def _subscribers(session: Session) -> dict[SubscriberId, SubscriptionStats]:
 
 
 def _sums(session: Session) -> tuple[int, int, int]:
-    """Return the messages and bytes that wait, and the rows that were taken by the reader.
+    """Return the messages and bytes that are queued, and the rows that the reader has taken.
 
-    They cost little: nothing is counted for each subscription.
+    This takes little time, as it makes no counts for each subscription.
     """
     if session.reader is None:
         return 0, 0, 0
@@ -180,7 +180,7 @@ class Page(NamedTuple):
             document = msgspec.json.decode(reply.body, type=_Document)
             has_more = has_more or document.next is not None
             for view in document.sessions:
-                # One in transfer may be listed by two gateways.
+                # Two gateways may list a session that is being transferred.
                 views.setdefault(view["session"], view)
         ids = sorted(views)
         return Page([views[each] for each in ids[:limit]], has_more or len(ids) > limit, missing)

@@ -339,7 +339,7 @@ class TopicRegistry:
             driver = self._driver
             now, now_ms = driver.now(), driver.wall_ms()
             driver.engine.restart_topic(record.name, record.epoch, kept, now, now_ms)
-            driver.settle()
+            driver.dispatch()
 
     def drop(self, entry: CatalogTopic) -> None:
         """Remove a topic; its subscriptions end with REMOVED."""

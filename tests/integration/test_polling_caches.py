@@ -203,7 +203,7 @@ async def test_more_equal_requests_than_nginx_counts_are_one(kind: str, tmp_path
 async def test_that_nothing_has_come_is_asked_once_for_all(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "HELD_S", 2.0)
+    monkeypatch.setattr(stream, "WAIT_S", 2.0)
     async with running_gateway() as running:
         await running.topic()
         await running.publish({"k": 1, "v": 0})

@@ -64,7 +64,7 @@ class LaneUse:
 
     def __init__(self, lanes_max: int, topic_lanes_max: int) -> None:
         """`topic_lanes_max`: lanes of a topic that one message may reach."""
-        self.give_way: Callable[[str | None, str | None], bool] = _nobody
+        self.make_room: Callable[[str | None, str | None], bool] = _nobody
         """Frees a lane that nobody needs now, of a topic or any, charged to a subject or any.
 
         False if there is none."""
@@ -79,12 +79,12 @@ class LaneUse:
         Raises:
             LimitReached: of a topic or of the gateway.
         """
-        while self._new_beyond(wanted) > 0 and self.give_way(None, None):
+        while self._new_beyond(wanted) > 0 and self.make_room(None, None):
             pass
         if self._new_beyond(wanted) > 0:
             raise LimitReached(f"there are at most {self._lanes_max} different lanes (lanes_max)")
         for topic, lane_id in wanted:
-            while self._is_crowded(topic, lane_id) and self.give_way(topic, None):
+            while self._is_crowded(topic, lane_id) and self.make_room(topic, None):
                 pass
             if self._is_crowded(topic, lane_id):
                 most = f"{self._topic_lanes_max} different lanes (topic_lanes_max)"

@@ -203,14 +203,14 @@ class Quotas:
             self.memory.check()
         limits = self.limits(usage.sub, subject)
         while limits.subscriptions and usage.subscriptions + more > limits.subscriptions:
-            if not self.lanes.give_way(None, usage.sub):
+            if not self.lanes.make_room(None, usage.sub):
                 raise _at_limit("subject_subscriptions_max", limits.subscriptions, "subscriptions")
         most = self._settings.subscriptions_max
         while self.lanes.subscriptions + more > most:
-            if not self.lanes.give_way(None, None):
+            if not self.lanes.make_room(None, None):
                 raise _at_limit("subscriptions_max", most, "subscriptions")
         while limits.lanes and usage.lanes_beyond(limits.lanes, wanted):
-            if not self.lanes.give_way(None, usage.sub):
+            if not self.lanes.make_room(None, usage.sub):
                 raise _at_limit("subject_lanes_max", limits.lanes, "different lanes")
         self.lanes.check(wanted)
 

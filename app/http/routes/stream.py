@@ -56,18 +56,18 @@ BEGINNING: Final = "-1"
 NOW: Final = "now"
 LONG_POLL: Final = "long-poll"
 SSE: Final = "sse"
-HELD_S: Final = 20.0
-"""How long a request waits for something new."""
-HELD_OF_SUBJECT_S: Final = 4.0
-"""With a token: what is taken from a subject shows within five seconds (rule access-9)."""
+WAIT_S: Final = 20.0
+"""How long a request waits for rows."""
+WAIT_OF_SUBJECT_S: Final = 4.0
+"""The same with a token: a revocation takes effect within five seconds (rule access-9)."""
 EVENTS_S: Final = 60.0
-"""How long a stream of events lasts: then caches may let others join the next one."""
-NOTHING_KEPT_S: Final = 1
-"""How long caches keep the answer that nothing has come: for those who asked with the same cursor
-and wait behind the one whose request went on. The next request has another cursor."""
-KEPT_S_MAX: Final = 60
-"""How long caches keep an answer at most."""
-CODED_BYTES_MIN: Final = 512
+"""How long a stream of events lasts; then a cache can let other clients share the next one."""
+CACHED_EMPTY_S: Final = 1
+"""How long caches keep an empty answer: for requests with the same cursor that the cache has merged
+into one. The next request has another cursor."""
+CACHED_S_MAX: Final = 60
+"""The longest time for which caches keep an answer."""
+COMPRESSED_BYTES_MIN: Final = 512
 CURSOR_EPOCH_MS: Final = 1_728_432_000_000
 """2024-10-09, from which the protocol counts cursors; here in milliseconds."""
 
@@ -75,9 +75,9 @@ _CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 
 CHANGES: Final = (JSON, NDJSON)
-"""Media types of rows that say what has become of a key."""
+"""Media types of rows that are changes of keys."""
 RECORDS: Final = (*CHANGES, CSV, ARROW)
-"""Media types of values; the first one for a client that takes any."""
+"""Media types of values; the first one is for a client that accepts any."""
 CONTENT_TYPES: Final = {
     JSON: JSON.encode(),
     NDJSON: NDJSON.encode(),
@@ -85,9 +85,8 @@ CONTENT_TYPES: Final = {
     ARROW: ARROW.encode(),
 }
 EVENTS_TYPE: Final = (b"content-type", EVENT_STREAM.encode())
-# Or nginx would keep events back.
-UNBUFFERED: Final = (b"x-accel-buffering", b"no")
-NO_CACHE: Final = (b"cache-control", b"no-cache")  # beside no-store: the protocol's word for it
+UNBUFFERED: Final = (b"x-accel-buffering", b"no")  # or nginx would buffer events
+NO_CACHE: Final = (b"cache-control", b"no-cache")  # in addition to no-store, as the protocol says
 UP_TO_DATE: Final = (b"stream-up-to-date", b"true")
 Answer = tuple[int, Fields, bytes]
 """Status, header fields and body."""
@@ -97,7 +96,7 @@ router = APIRouter(tags=["polling"], generate_unique_id_function=name_of)
 
 
 class Polling(Parameters):
-    """What of a topic is read, how, and from where."""
+    """The query parameters: rows, format and position."""
 
     options: Annotated[
         str | None, text(), Field(description="conflation=1s,select=[-/,+/a],top_n=10")
@@ -136,7 +135,7 @@ class Polling(Parameters):
 
     @cached_property
     def position(self) -> Position | None:
-        """The position that is asked from; None for the beginning or the end.
+        """The position of the request; None for the beginning or the end.
 
         Raises:
             Refused: bookmark-invalid.
@@ -147,14 +146,14 @@ class Polling(Parameters):
 
     @cached_property
     def texts(self) -> PollTexts:
-        """What is read of the topic."""
+        """The parameters that select rows, not parsed yet."""
         return PollTexts(
             self.options or "", self.filter or "", self.order_by or "", self.form or ""
         )
 
 
 class Validators(Headers):
-    """The conditions of a request."""
+    """The header fields that make a request conditional."""
 
     if_none_match: Annotated[
         str | None,
@@ -215,12 +214,12 @@ async def read_stream(request: Request) -> Response:
     read = await _reading(request)
     if read.live == SSE:
         events = StreamingResponse(read.events())
-        events.raw_headers = [*read.kept(0), NO_CACHE, EVENTS_TYPE, UNBUFFERED]
+        events.raw_headers = [*read.cache_fields(0), NO_CACHE, EVENTS_TYPE, UNBUFFERED]
         return events
     if read.live == LONG_POLL and read.since is not None:
         protocol = protocol_of(request.scope)
         assert protocol is not None, "the gateway is served by its own protocol"
-        page = await read.stream.next_page(read.since, read.held_s, protocol.while_waiting)
+        page = await read.stream.next_page(read.since, read.wait_s, protocol.while_waiting)
     elif read.is_tail:
         await read.stream.built()
         page = read.end
@@ -231,7 +230,7 @@ async def read_stream(request: Request) -> Response:
 
 @router.head("/v1/topics/{topic}/stream", include_in_schema=False)
 async def stream_head(request: Request) -> Response:
-    """Return the position of the stream's end, without waiting for more."""
+    """Return the position of the stream's end."""
     read = replace(await _reading(request), is_now=True, live=None)
     await read.stream.built()
     return _response(*read.answer(read.end, await _text_of(read.end, read.media_type)))
@@ -244,27 +243,27 @@ def answer_at_once(
     respond: Respond,
     while_waiting: Callable[[Callable[[], None]], None],
 ) -> bool:
-    """Answer a request now, or later at a flush, without a task; False: the route has to.
+    """Answer a request without a task, now or at a flush; return False if the route has to.
 
-    False also where the request has to wait for what other gateways have.
+    The route has to if something must be awaited: other gateways, a board, or encoding in steps.
 
     Args:
         gateway: the gateway.
         scope: of the request.
-        subject: who asks; None on a gateway that asks for no tokens.
-        respond: takes the answer.
-        while_waiting: takes what lets the answer come at once, if the client leaves before it.
+        subject: of the token; None on a gateway without authentication.
+        respond: called with the answer.
+        while_waiting: is given a function that ends the wait, for a client that leaves.
 
     Raises:
-        Refusal: the route has to say why.
+        Refusal: the route repeats it, and answers with it.
     """
     name = topic_name(scope)
     if subject is not None:
         subject.grants.require(READ, name)
-    asked = _asked(scope["query_string"])
+    asked = _parse_query(scope["query_string"])
     if asked.live == SSE or gateway.stopping or gateway.catalog.served(name) is None:
         return False
-    if asked.position is not None and not _is_here(gateway, name, asked.position):
+    if asked.position is not None and not _needs_no_wait(gateway, name, asked.position):
         return False
     if preferred(scope, RECORDS) != JSON:  # others are encoded in steps
         return False
@@ -284,15 +283,15 @@ def answer_at_once(
         else:
             respond(*read.answer(outcome, outcome.body))
 
-    while_waiting(partial(stream.expire, stream.wait(page.next, read.held_s, answer)))
+    while_waiting(partial(stream.expire, stream.wait(page.next, read.wait_s, answer)))
     return True
 
 
 @dataclass(slots=True)
 class Reading:
-    """One request: its stream, where it continues, and how its answers are written.
+    """One request: its stream, its position, and how its answers are written.
 
-    `is_now`: it is asked for from the end on, which is another place for each who asks.
+    `is_now`: it begins at the present end, which differs from request to request.
     """
 
     gateway: Gateway
@@ -309,13 +308,13 @@ class Reading:
 
     @property
     def is_tail(self) -> bool:
-        """Only the stream's end is asked for."""
+        """True if only the position of the stream's end is requested."""
         return self.is_now and self.live is None
 
     @property
-    def held_s(self) -> float:
+    def wait_s(self) -> float:
         """How long the request may wait."""
-        return HELD_S if self.is_public else HELD_OF_SUBJECT_S
+        return WAIT_S if self.is_public else WAIT_OF_SUBJECT_S
 
     @property
     def end(self) -> Page:
@@ -323,7 +322,7 @@ class Reading:
         return Page(self.stream.tail, self.stream.tail)
 
     def answer(self, page: Page, text: bytes) -> Answer:
-        """Return the answer with a page, whose rows are this text in the format asked for.
+        """Return the answer with a page; `text` has its rows in the requested format.
 
         Equal requests of one flush share it: thousands may wait for the same page.
         """
@@ -331,7 +330,7 @@ class Reading:
         variant = self.coding, self.live, self.is_public
         found: Answer | None = page.encoded.get(variant) if is_shared else None
         if found is None:
-            found = self._made_answer(page, text)
+            found = self._build_answer(page, text)
             if is_shared:
                 page.encoded[variant] = found
         status, _, body = found
@@ -339,38 +338,38 @@ class Reading:
             self.stream.count_answer(len(body))
         return found
 
-    def _made_answer(self, page: Page, text: bytes) -> Answer:
-        places = self._places(page.next, is_last=page.is_last)
+    def _build_answer(self, page: Page, text: bytes) -> Answer:
+        places = self._position_fields(page.next, is_last=page.is_last)
         content_type = (b"content-type", CONTENT_TYPES[self.media_type])
         if self.is_tail:
-            return _completed(200, [*self.kept(0), *places, content_type], text)
+            return _with_length(200, [*self.cache_fields(0), *places, content_type], text)
         if self.live == LONG_POLL and not page.is_news:
-            kept_s = NOTHING_KEPT_S if self.is_public else 0
-            return _completed(204, [*self.kept(kept_s), *places], b"")
-        coding = self.coding if len(text) >= CODED_BYTES_MIN else Coding.IDENTITY
+            cached_s = CACHED_EMPTY_S if self.is_public else 0
+            return _with_length(204, [*self.cache_fields(cached_s), *places], b"")
+        coding = self.coding if len(text) >= COMPRESSED_BYTES_MIN else Coding.IDENTITY
         tag = f"{page.next}:{page.digest}:{coding}"
         if self.media_type != JSON:
             tag = f"{tag}:{self.media_type}"
         tag = f'"{tag}"'
-        fields = [*self.kept(self.kept_s(page)), *places, (b"etag", tag.encode())]
+        fields = [*self.cache_fields(self.cached_s(page)), *places, (b"etag", tag.encode())]
         if self.if_none_match and tag in _tags(self.if_none_match):
-            return _completed(304, fields, b"")
+            return _with_length(304, fields, b"")
         if coding is not Coding.IDENTITY:
             fields.append((b"content-encoding", coding.encode()))
-            text = _coded(page, text, coding)
-        return _completed(200, [*fields, content_type], text)
+            text = _compressed(page, text, coding)
+        return _with_length(200, [*fields, content_type], text)
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Yield what comes within a minute as events of the protocol."""
+        """Yield the changes of a minute as events of the protocol."""
         loop = asyncio.get_running_loop()
-        # With a token its end is soon: whoever comes again is asked for it again.
-        end_s = loop.time() + (EVENTS_S if self.is_public else self.held_s)
+        # Shorter with a token, which is checked again when the client reconnects.
+        end_s = loop.time() + (EVENTS_S if self.is_public else self.wait_s)
         since, is_first = self.since, True
         while (left_s := end_s - loop.time()) > 0 and not self.gateway.stopping:
             try:
-                page = await self._next(since, 0 if is_first else min(left_s, self.held_s))
+                page = await self._next(since, 0 if is_first else min(left_s, self.wait_s))
             except Refused:
-                return  # whoever comes again gets its status
+                return  # the next request is answered with it
             events = b""
             if page.rows:
                 self.stream.count_answer(len(page.body))
@@ -395,22 +394,22 @@ class Reading:
             return await self.stream.page(None)
         return await self.stream.next_page(since, seconds)
 
-    def kept_s(self, page: Page) -> int:
+    def cached_s(self, page: Page) -> int:
         """Return for how many seconds a cache may keep a page.
 
-        A page leads from one position to the next for ever. One that holds nothing would hide what
-        comes, so it is kept for no longer than an interval.
+        A page with rows stays valid. An empty one would hide new rows, so it is kept for no longer
+        than an interval.
         """
         if self.is_now:
             return 0
         whole_s = self.interval_ns // SECOND
-        return min(KEPT_S_MAX, whole_s if page.rows == 0 else max(1, whole_s))
+        return min(CACHED_S_MAX, whole_s if page.rows == 0 else max(1, whole_s))
 
-    def kept(self, seconds: int) -> Fields:
-        """Return the header fields that say who may keep an answer, and for how long."""
-        return _kept(seconds, is_public=self.is_public, is_live=self.live is not None)
+    def cache_fields(self, seconds: int) -> Fields:
+        """Return the header fields that say which caches may keep an answer, and for how long."""
+        return _cache_fields(seconds, is_public=self.is_public, is_live=self.live is not None)
 
-    def _places(self, position: Position, *, is_last: bool) -> Fields:
+    def _position_fields(self, position: Position, *, is_last: bool) -> Fields:
         fields = [(b"stream-next-offset", str(position).encode())]
         if is_last:
             fields.append(UP_TO_DATE)
@@ -420,7 +419,7 @@ class Reading:
 
     @property
     def _is_ahead(self) -> bool:
-        """The client's cursor is later than the flush, so that its next one is its own."""
+        """True if the client's cursor is later than the flush, so its next one is not shared."""
         return self.cursor is not None and self.cursor >= self._flush_cursor
 
     @property
@@ -428,14 +427,15 @@ class Reading:
         return self.stream.flushed_ms - CURSOR_EPOCH_MS
 
     def _next_cursor(self) -> int:
-        # The time of the flush, in milliseconds, and later than the client's without chance: those
-        # who get the same flush get the same cursor, and are one request to a cache from then on.
+        # The time of the flush in milliseconds, but later than the client's. The protocol suggests
+        # a random part; without one, readers of the same flush get the same cursor, so that a cache
+        # sees one request from then on.
         flushed = self._flush_cursor
         return flushed if self.cursor is None else max(flushed, self.cursor + 1)
 
 
 @lru_cache(maxsize=256)
-def _kept(seconds: int, *, is_public: bool, is_live: bool) -> Fields:
+def _cache_fields(seconds: int, *, is_public: bool, is_live: bool) -> Fields:
     vary = b"Accept-Encoding" if is_live else b"Accept, Accept-Encoding"
     scope = b"public"
     if not is_public:
@@ -445,17 +445,17 @@ def _kept(seconds: int, *, is_public: bool, is_live: bool) -> Fields:
 
 
 @lru_cache(maxsize=256)
-def _asked(query: bytes) -> Polling:
-    """Return a query as it was read: of readers in step all are equal.
+def _parse_query(query: bytes) -> Polling:
+    """Parse a query; readers in step send equal ones.
 
     Raises:
-        Refused: as `Polling.read`; a refusal is not kept.
+        Refused: as `Polling.read`; it is not cached.
     """
     return Polling.read({"query_string": query})
 
 
 async def _reading(request: Request) -> Reading:
-    """Read a request, once what it needs is here.
+    """Read a request, after waiting for the topic and the position.
 
     Raises:
         Refusal: as `_read`; not-ready.
@@ -475,7 +475,7 @@ async def _reading(request: Request) -> Reading:
 def _read(
     gateway: Gateway, scope: Scope, name: str, asked: Polling, subject: Subject | None
 ) -> Reading:
-    """Read a request: what it wants, and from where.
+    """Read a request: its stream, its position and its format.
 
     Raises:
         Refusal: topic-unknown, options-invalid, filter-invalid, bookmark-invalid, limit-reached,
@@ -491,7 +491,7 @@ def _read(
         None if subject is None else subject.grants,
     )
     media_type = _media_type(scope, asked.live, poll.form)
-    stream = gateway.polled.stream(poll, subject)  # last: a refused request begins none
+    stream = gateway.polled.stream(poll, subject)  # last: a refused request opens none
     is_now = asked.offset == NOW
     if is_now and asked.live is not None:
         since = stream.tail
@@ -510,14 +510,14 @@ def _read(
     )
 
 
-def _is_here(gateway: Gateway, name: str, place: Position) -> bool:
-    """Return True if nothing has to be waited for, or found out, to continue from a position."""
+def _needs_no_wait(gateway: Gateway, name: str, place: Position) -> bool:
+    """Return True if this gateway has the position's epoch and offset already."""
     topic = gateway.driver.engine.topic(name)
     return place.epoch == topic.epoch and place.offset <= topic.head
 
 
-def _completed(status: int, fields: list[tuple[bytes, bytes]], body: bytes) -> Answer:
-    """Return an answer with the length of its body among its fields."""
+def _with_length(status: int, fields: list[tuple[bytes, bytes]], body: bytes) -> Answer:
+    """Return an answer with the field Content-Length."""
     if status not in WITHOUT_BODY:
         fields.append((b"content-length", b"%d" % len(body)))
     return status, tuple(fields), body
@@ -538,7 +538,7 @@ def _tags(if_none_match: str) -> list[str]:
 
 
 def _media_type(scope: Scope, live: str | None, form: RowForm) -> str:
-    """Return the media type of rows that Accept weighs most.
+    """Return the media type of rows that Accept prefers.
 
     Raises:
         Refused: not-acceptable.
@@ -558,7 +558,7 @@ async def _text_of(page: Page, media_type: str) -> bytes:
     """Return the rows of a page in a format.
 
     Raises:
-        HttpRefused: not-acceptable, as the rows have too many different fields.
+        HttpRefused: not-acceptable, if the rows have too many different fields.
     """
     if media_type == JSON:
         return page.body
@@ -596,14 +596,14 @@ def _value(scope: Scope, name: bytes) -> str:
     return b",".join(values).decode("latin-1")
 
 
-def _coded(page: Page, text: bytes, coding: Coding) -> bytes:
-    """Return rows of a page in a coding; its own, in JSON, are made once for all who ask."""
+def _compressed(page: Page, text: bytes, coding: Coding) -> bytes:
+    """Return compressed rows of a page; JSON is compressed once for all requests."""
     encoder = encoder_of(coding)
     if encoder is None:
         return text
     found: bytes | None = page.encoded.get(coding) if text is page.body else None
     if found is None:
-        block = encoder.block(text)  # before the end, which has its checksum
+        block = encoder.block(text)  # before `end`, which has its checksum
         found = encoder.header + block + encoder.end()
         if text is page.body:
             page.encoded[coding] = found
@@ -611,6 +611,6 @@ def _coded(page: Page, text: bytes, coding: Coding) -> bytes:
 
 
 def _event(name: bytes, body: bytes) -> bytes:
-    """Return an event as the protocol's servers write it; a payload may have line breaks."""
+    """Return an event of the protocol; a payload may have line breaks."""
     fields = b"\n".join(b"data:" + line for line in _LINE_ENDS.split(body))
     return b"event: %b\n%b" % (name, fields) + END

@@ -61,7 +61,7 @@ def test_a_subscriber_that_has_ended_has_no_mark() -> None:
     cursor = Cursor("abc")
     cursor.move(PX, at(3))
     assert cursor.end(PX) == "abc-2"
-    assert cursor.note() == "abc-3"
+    assert cursor.next_id() == "abc-3"
     assert (cursor.marks(1), cursor.marks(3)) == ({PX: at(3)}, {})
 
 
@@ -110,7 +110,7 @@ def test_a_cursor_that_was_packed_is_the_same(
     cursor.confirmed = 3
     taken(cursor, steps)
     for _ in range(fold):
-        cursor.note()
+        cursor.next_id()
     sent = msgspec.msgpack.encode(cursor.packed())
     there = Cursor.unpacked("g.abc", msgspec.msgpack.decode(sent, type=PackedCursor))
     for each in (cursor, there):
@@ -127,7 +127,7 @@ def taken(cursor: Cursor, steps: list[tuple[str, SubscriberId, Mark]]) -> None:
         elif act == "end":
             cursor.end(subscriber)
         elif act == "note":
-            cursor.note()
+            cursor.next_id()
         else:
             cursor.drop_mark(subscriber)
 
@@ -146,7 +146,7 @@ def test_folding_changes_no_answer(moves: list[tuple[SubscriberId, Mark]], fold:
         cursor.move(subscriber, mark)
         naive.append({**naive[-1], subscriber: mark})
     for _ in range(fold):
-        cursor.note()
+        cursor.next_id()
         naive.append(naive[-1])
     oldest = max(0, cursor.number - STEPS_MAX)
     for number in {oldest, (oldest + cursor.number) // 2, cursor.number}:

@@ -122,14 +122,14 @@ async def test_an_interval_ends_by_the_loops_timer() -> None:
 async def test_a_flush_writes_in_the_turn_of_its_timer() -> None:
     stage = Stage()
     happened: list[str] = []
-    settle = stage.driver.settle
+    dispatch = stage.driver.dispatch
 
-    def settled() -> None:
-        settle()
+    def dispatch_and_wake() -> None:
+        dispatch()
         stage.driver.streams.call_soon(lambda: happened.append("a stream"))
         asyncio.get_running_loop().call_soon(happened.append, "the next turn")
 
-    stage.driver.settle = settled  # type: ignore[method-assign]  # to wake a stream with the flush
+    stage.driver.dispatch = dispatch_and_wake  # type: ignore[method-assign]  # wakes a stream, too
     stage.driver._advance(stage.now)
     happened.append("the timer's end")
     await asyncio.sleep(0)

@@ -18,7 +18,7 @@ def test_progress_is_looked_for_once_a_second() -> None:
     pulse = Heartbeat(15, 100)
     assert not pulse.progress_due(100 + PROGRESS_S / 2)
     assert pulse.progress_due(100 + PROGRESS_S)
-    pulse.looked(101.5)
+    pulse.progress_checked(101.5)
     assert not pulse.progress_due(102)
     assert pulse.progress_due(101.5 + PROGRESS_S)
 

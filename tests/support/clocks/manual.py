@@ -20,4 +20,4 @@ class Clock:
         while (due := driver.engine.next_deadline()) is not None and due <= self.now_ns:
             driver.engine.advance(due)
         driver.engine.advance(self.now_ns)
-        driver.settle()
+        driver.dispatch()
