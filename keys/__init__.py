@@ -1,11 +1,10 @@
 """The parts of a message that matter: field paths, key specs, canonical keys, strict JSON text.
 
-Everything here is pure: text in, small immutable trees and closures out. A field's value is its
-JSON text, so a number keeps every digit of its publisher, and only fields that are asked for are
-decoded.
+Everything here is pure: texts are parsed to small immutable trees and closures. A field's value is
+its JSON text, so a number keeps every digit of its publisher, and only needed fields are decoded.
 
     errors     the exception tree
-    text       durations, sizes, times, rates and bookmarks, as people write them
+    text       durations, sizes, times, rates and bookmarks as texts
     jsontext   strict RFC 8259 syntax, members and items, equality, exact numbers
     path       `/a/b` and `$.a.b[0]` as one tuple of steps
     spec       `[/a,/b]`, the ordered paths of a key, compiled to `payload -> canonical key`

@@ -23,8 +23,8 @@ _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
 _STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"?|-?[0-9][-+.0-9eE]*', re.DOTALL)
 
 # A number beyond a double has an exponent of three digits, or two hundred digits before a shorter
-# one. Each message is searched for both, so the patterns begin with a letter, which `re` finds
-# several times as fast as a class; what follows an exponent tells it from digits in a UUID.
+# exponent. Every message is searched for both, so the patterns begin with a letter, which `re`
+# finds several times as fast as a class. What follows the digits tells them from those of a UUID.
 _EXPONENT = rb"[+0-9][0-9]{2,}(?<![eE]\+[0-9]{2})(?:[\s,\]}]|\Z)"
 _large_exponent = re.compile(rb"e" + _EXPONENT).search
 _large_upper_exponent = re.compile(rb"E" + _EXPONENT).search
@@ -41,17 +41,17 @@ _LINE_BREAKS = bytes.maketrans(b"\r\n", b"  ")
 def check_json(text: bytes) -> None:
     """Check one JSON value: UTF-8, syntax, no lone surrogate, at most 64 levels, numbers in range.
 
-    A number that no double is near has no value for most readers of JSON; RFC 8259, section 6,
+    A number beyond the range of doubles has no value for most readers of JSON; RFC 8259, section 6,
     allows such a limit.
 
     Raises:
-        JsonInvalid: with the byte where it breaks, when that is known.
+        JsonInvalid: with the position of the error, if that is known.
     """
     try:
         text.decode()
     except UnicodeDecodeError as error:
         raise JsonInvalid("not valid UTF-8", error.start) from None
-    # Two counts are much cheaper than a walk, and few messages have so many brackets.
+    # Two counts are much faster than the check, and few messages have so many brackets.
     if text.count(b"[") + text.count(b"{") > DEPTH_MAX:
         _check_depth(text)
     try:
@@ -62,10 +62,10 @@ def check_json(text: bytes) -> None:
 
 
 def check_range(text: bytes) -> None:
-    """Check that each number of a JSON text has a double next to it.
+    """Check that each number of a JSON text is in the range of doubles.
 
     Raises:
-        JsonInvalid: with the byte where a number begins that has none.
+        JsonInvalid: with the position of a number that is not.
     """
     if not may_exceed_double(text):
         return
@@ -78,14 +78,14 @@ def check_range(text: bytes) -> None:
 def may_exceed_double(text: bytes) -> bool:
     """Return False if no number in JSON texts, one or many, is beyond a double.
 
-    Strings are not told apart, so True says only that each number has to be looked at.
+    True only means that each number has to be checked: it may be due to the text of a string.
     """
     return has_large_exponent(text) or has_long_number(text)
 
 
 def has_large_exponent(text: bytes) -> bool:
     """Return True if a number in JSON texts, or what looks like one, has an exponent above 99."""
-    # Most texts have no capital E, and this is found out at once.
+    # Most texts have no capital E, which `in` finds out fastest.
     if b"E" in text and _large_upper_exponent(text):
         return True
     return _large_exponent(text) is not None
@@ -93,7 +93,7 @@ def has_large_exponent(text: bytes) -> bool:
 
 def has_long_number(text: bytes | memoryview) -> bool:
     """Return True if there are 200 digits in a row in JSON texts."""
-    # A run of so many digits is met by ten samples.
+    # A run of 200 digits includes ten successive samples.
     sample = bytes(text[::SAMPLED_EACH]).translate(_ALL_DIGITS_ZERO)
     return _SAMPLED_RUN in sample and _long_run(text) is not None
 
@@ -102,7 +102,7 @@ def decoded(text: bytes) -> Any:
     """Decode checked JSON text.
 
     Raises:
-        JsonInvalid: a number beyond a double, in a text that was stored before such were refused.
+        JsonInvalid: a number beyond a double, in a text stored before these were refused.
     """
     try:
         return msgspec.json.decode(text)
@@ -128,7 +128,7 @@ def _invalid(text: bytes, reason: str) -> JsonInvalid:
         reason = "lone surrogate, or the text breaks off"
     position = int(found[1]) if found else len(text)
     if reason == "trailing characters":
-        position -= 1  # msgspec has read the first of them, and names the byte behind it
+        position -= 1  # msgspec has read the first of them, and names the byte after it
     return JsonInvalid(f"not JSON: {reason}", position)
 
 
@@ -144,8 +144,8 @@ def _check_depth(text: bytes) -> None:
             depth -= 1
 
 
-# Numbers stay exact until the last step. A longer text than this is rounded to a double first:
-# exact arithmetic on it would cost more than a message may.
+# Numbers stay exact until the last step. A text longer than this is rounded to a double first:
+# exact arithmetic on it would take too long for a message.
 EXACT_LENGTH_MAX = 400
 PLAIN_DIGITS_MAX = 21  # as JavaScript's Number.toString, so browsers print the same
 PLAIN_ZEROS_MAX = 6
@@ -163,7 +163,7 @@ def is_number(text: bytes) -> bool:
 
 
 def canonical_number(text: bytes) -> str:
-    """Return a number's one spelling: 1, 1.0 and 1e0 are `1`. Exact at any length."""
+    """Return a number's canonical text: 1, 1.0 and 1e0 are `1`. Exact at any length."""
     if _SHORT_INTEGER(text):
         return text.decode()
     parts = _PARTS(text.decode())
@@ -189,9 +189,9 @@ def comparable(text: bytes) -> int | Decimal:
 
 
 def exact(text: bytes) -> Exact | None:
-    """Return a number to calculate with; None if it is beyond what a double can hold.
+    """Return a number to calculate with; None if it is beyond the range of doubles.
 
-    One of more than 400 characters is the double next to it, one next to nothing is 0.
+    One of more than 400 characters is rounded to a double, and one too small for a double is 0.
     """
     if _SHORT_INTEGER(text):
         return int(text)
@@ -203,10 +203,10 @@ def exact(text: bytes) -> Exact | None:
     return Fraction(Decimal(text.decode()))
 
 
-def spelled(number: Exact) -> bytes:
+def number_text(number: Exact) -> bytes:
     """Return the JSON text of a result: integers exactly, others as the nearest double.
 
-    One beyond a double is null: nothing is sent that a publisher could not send.
+    One beyond a double is null, as a publisher could not send it either.
     """
     try:
         near = float(number)
@@ -253,33 +253,33 @@ def string(text: bytes) -> str | None:
     return _string(text) if text.lstrip()[:1] == b'"' else None
 
 
-def written(parts: Mapping[str, msgspec.Raw]) -> bytes:
-    """Join members to an object, their values byte for byte."""
+def object_text(parts: Mapping[str, msgspec.Raw]) -> bytes:
+    """Return the JSON text of an object with these members, their values byte for byte."""
     return msgspec.json.encode(parts)
 
 
-def placed(fields: Members, target: tuple[str, ...], text: bytes | None) -> Members:
-    """Return the members with a text set, or removed, at a place; create objects on the way."""
+def with_value_at(fields: Members, target: tuple[str, ...], text: bytes | None) -> Members:
+    """Return the members with a value set, or removed, at a path; objects on it are created."""
     name, rest = target[0], target[1:]
     if rest:
         before = fields.get(name)
         inner = None if before is None else members(bytes(before))
         if inner is None and text is None:
             return fields
-        text = written(placed(inner or {}, rest, text))
+        text = object_text(with_value_at(inner or {}, rest, text))
     if text is None:
         return {other: value for other, value in fields.items() if other != name}
     return {**fields, name: msgspec.Raw(text)}
 
 
-def meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return True if one place is the other, or lies inside it."""
+def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Return True if one path is the other, or begins with it."""
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]
 
 
 def canonical_value(text: bytes) -> str:
-    """Return one text for equal values: numbers and strings in one spelling, names sorted."""
+    """Return the same text for equal values: numbers and strings canonical, names sorted."""
     text = text.strip()
     if is_number(text):
         return canonical_number(text)
@@ -293,7 +293,6 @@ def canonical_value(text: bytes) -> str:
     return text.decode()
 
 
-def same(one: bytes, other: bytes) -> bool:
-    """Return True if two JSON texts mean the same: 1 and 1.0 do, 1, "1" and true do not."""
-    # Equal bytes are the common case, and cost nothing to compare.
-    return one == other or canonical_value(one) == canonical_value(other)
+def are_equal(one: bytes, other: bytes) -> bool:
+    """Return True if two JSON texts have equal values: 1 and 1.0 do, 1, "1" and true do not."""
+    return one == other or canonical_value(one) == canonical_value(other)  # bytes are fastest

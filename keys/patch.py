@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tidegate.keys.jsontext import EMPTY_OBJECT, NULL, Members, members, same, written
+from tidegate.keys.jsontext import EMPTY_OBJECT, NULL, Members, are_equal, members, object_text
 from tidegate.keys.path import FieldPath, Step
 
 _REMOVED = msgspec.Raw(NULL)
@@ -33,7 +33,7 @@ def diff(old: bytes, new: bytes) -> bytes | None:
         if change != b"":
             changes[name] = msgspec.Raw(change)
     changes.update((name, _REMOVED) for name in before if name not in after)
-    return written(changes)
+    return object_text(changes)
 
 
 def apply(value: bytes, patch: bytes) -> bytes:
@@ -49,7 +49,7 @@ def apply(value: bytes, patch: bytes) -> bytes:
         else:
             before = patched.get(name)
             patched[name] = msgspec.Raw(apply(NULL if before is None else bytes(before), text))
-    return written(patched)
+    return object_text(patched)
 
 
 def compose(first: bytes, second: bytes) -> bytes | None:
@@ -74,7 +74,7 @@ def compose(first: bytes, second: bytes) -> bytes | None:
                 return None
             change = msgspec.Raw(both)
         changes[name] = change
-    return written(changes)
+    return object_text(changes)
 
 
 def with_fields(patch: bytes, value: bytes, paths: Sequence[FieldPath]) -> bytes:
@@ -104,7 +104,7 @@ def _change(before: msgspec.Raw | None, value: bytes) -> bytes | None:
         if members(old) is not None and members(value) is not None:
             inner = diff(old, value)
             return b"" if inner == EMPTY_OBJECT else inner
-        if same(old, value):
+        if are_equal(old, value):
             return b""
     return None if _holds_null(value) else value
 
@@ -126,4 +126,4 @@ def _only(value: bytes, steps: tuple[Step, ...]) -> bytes | None:
     if inner is None or steps[0] not in inner:
         return None
     found = _only(bytes(inner[steps[0]]), steps[1:])
-    return None if found is None else written({steps[0]: msgspec.Raw(found)})
+    return None if found is None else object_text({steps[0]: msgspec.Raw(found)})

@@ -21,10 +21,10 @@ from tidegate.keys.jsontext import (
     Members,
     canonical_value,
     exact,
-    meet,
-    placed,
-    spelled,
-    written,
+    number_text,
+    object_text,
+    overlap,
+    with_value_at,
 )
 from tidegate.keys.path import FieldPath
 from tidegate.keys.reducers import MONOIDS, Reducer, join
@@ -126,7 +126,7 @@ def aggregated(aggregate: Aggregate, cells: Sequence[Cell]) -> bytes:
 def calculated(aggregate: Aggregate, moments: Moments) -> bytes:
     """Return the JSON text of a numeric aggregate; null of no values, or of too few."""
     result = _NUMERIC[aggregate](moments) if moments.count else None
-    return NULL if result is None else spelled(result)
+    return NULL if result is None else number_text(result)
 
 
 def _extreme(reducer: Reducer, cells: Sequence[Cell]) -> bytes:
@@ -275,10 +275,10 @@ class Projection:
         """Build a row: first the grouping fields, as in the last record if any, then columns."""
         row: Members = {}
         for path, text in zip(self.grouping.paths, fields, strict=False):
-            row = placed(row, _steps(path), text)
+            row = with_value_at(row, _steps(path), text)
         for column, text in zip(self.columns, results, strict=True):
-            row = placed(row, _steps(column.place), text)
-        return written(row)
+            row = with_value_at(row, _steps(column.place), text)
+        return object_text(row)
 
 
 def _columns(text: str, position: int, grouping: KeySpec) -> tuple[Column, ...]:
@@ -330,7 +330,7 @@ def _check_free(column: Column, columns: list[Column], grouping: KeySpec, positi
         taken += grouping.paths
     else:
         taken += [path for path in grouping.paths if path != column.place]
-    if any(meet(_steps(column.place), _steps(other)) for other in taken):
+    if any(overlap(_steps(column.place), _steps(other)) for other in taken):
         raise PathInvalid("two columns in one place", position)
 
 

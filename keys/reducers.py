@@ -26,12 +26,12 @@ from tidegate.keys.jsontext import (
     exact,
     is_number,
     items,
-    meet,
     members,
-    placed,
-    spelled,
+    number_text,
+    object_text,
+    overlap,
     string,
-    written,
+    with_value_at,
 )
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import read_fields, split_list
@@ -202,21 +202,21 @@ MONOIDS: dict[Reducer, Monoid] = {
         load=lambda text: text,
     ),
     Reducer.SUM: Monoid(
-        _number, lambda one, later: one + later, spelled, _save_number, _load_number
+        _number, lambda one, later: one + later, number_text, _save_number, _load_number
     ),
     Reducer.MIN: Monoid(_extreme, _better(operator.lt), _best, _save_extreme, _load_extreme),
     Reducer.MAX: Monoid(_extreme, _better(operator.gt), _best, _save_extreme, _load_extreme),
     Reducer.COUNT: Monoid(
         lift=lambda text: None if _present(text) is None else 1,
         join=lambda one, later: one + later,
-        show=spelled,
+        show=number_text,
         save=_save_number,
         load=_load_number,
     ),
     Reducer.AVG: Monoid(
         lift=_mean,
         join=lambda one, later: _Mean(one.total + later.total, one.count + later.count),
-        show=lambda mean: spelled(Fraction(mean.total) / mean.count),
+        show=lambda mean: number_text(Fraction(mean.total) / mean.count),
         save=_save_mean,
         load=_load_mean,
     ),
@@ -291,7 +291,7 @@ class Reduce:
                 raise PathInvalid(f"at most {COLUMNS_MAX} reducers", position)
             column = _column(text, position)
             # One result inside another would overwrite it, or be overwritten.
-            if any(meet(column.target, other.target) for other in columns):
+            if any(overlap(column.target, other.target) for other in columns):
                 raise PathInvalid("two reducers write to one place", position)
             columns.append(column)
         return cls(tuple(columns))
@@ -318,7 +318,7 @@ class Reduce:
             if column.reducer is not Reducer.LAST or column.name is not None
         ]
         fields = [tuple(map(str, path.steps)) for path in paths]
-        return any(meet(target, field) for target in targets for field in fields)
+        return any(overlap(target, field) for target in targets for field in fields)
 
     def begin(self, payload: bytes) -> Merged:
         """Begin a merged message with one message."""
@@ -333,8 +333,8 @@ class Reduce:
         if fields is None:
             return last
         for column, result in zip(self.columns, results, strict=True):
-            fields = placed(fields, column.target, result)
-        return written(fields)
+            fields = with_value_at(fields, column.target, result)
+        return object_text(fields)
 
     def loaded(self, saved: bytes) -> Merged:
         """Restore a merged message that `Merged.saved` has written."""

@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from tidegate.keys.errors import PathInvalid
-from tidegate.keys.jsontext import Members, items, members, written
+from tidegate.keys.jsontext import Members, items, members, object_text
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import split_list
 
@@ -139,7 +139,7 @@ def _kept(text: bytes, node: _Node) -> bytes | None:
                     stay[name] = msgspec.Raw(part)
             elif node.keep:
                 stay[name] = value
-        return written(stay) if stay or node.keep else None
+        return object_text(stay) if stay or node.keep else None
     if (elements := items(text)) is not None:
         parts = [part for each in elements if (part := _kept(bytes(each), node)) is not None]
         return b"[" + b",".join(parts) + b"]" if parts or node.keep else None

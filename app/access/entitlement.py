@@ -18,7 +18,7 @@ from tidegate.app.refusals import Refused
 from tidegate.conflation.definition import Definition, Kind, merge_of
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.filter import Filter, conjunction
-from tidegate.keys.jsontext import meet
+from tidegate.keys.jsontext import overlap
 from tidegate.keys.merging import Merger
 from tidegate.keys.order import Order
 from tidegate.keys.path import FieldPath
@@ -143,7 +143,7 @@ def _check_merge(select: Select, merge: Reduce | Merger | None) -> None:
 
 def _shows(granted: Select, place: tuple[str, ...]) -> bool:
     """Return True if a place is shown, or something in it."""
-    return any(it.keep and meet(it.steps, place) for it in granted.directives)
+    return any(it.keep and overlap(it.steps, place) for it in granted.directives)
 
 
 def _refused(detail: str) -> Refused:

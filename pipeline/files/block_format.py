@@ -1,4 +1,4 @@
-"""The format of a file, as text that Spark passes to the task that reads a block of the file."""
+"""The format of a file, as text that Spark passes to the tasks that read its blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _S3_OF_HADOOP = re.compile("^s3[an]:")
 
 
 class BlockFormat(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The format of files, and where to find them.
+    """The format of files, and the options of their file system.
 
     Attributes:
         format: `ndjson`, `csv` or `parquet`.

@@ -25,7 +25,7 @@ from tidegate.pipeline.format.envelope import of_shard, record_batch
 from tidegate.pipeline.format.executor_check import SentToExecutors
 from tidegate.pipeline.format.journal import open_journal
 from tidegate.pipeline.format.options import ReadOptions
-from tidegate.pipeline.format.start import noted_start
+from tidegate.pipeline.format.start import recorded_start
 
 # --- the messages between two bookmarks, cut into slices for tasks
 
@@ -249,7 +249,7 @@ class JournalStreamReader(SentToExecutors, DataSourceStreamReader, SupportsTrigg
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
         """Return where a stream without checkpoint begins."""
-        return noted_start(self._options.start_file, lambda: {"bookmark": self._edge.initial()})
+        return recorded_start(self._options.start_file, lambda: {"bookmark": self._edge.initial()})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return `rows_per_batch` as Spark's limit."""

@@ -1,4 +1,4 @@
-"""Where a stream begins, noted before anything is planned."""
+"""The offset at which a stream begins, recorded before its first batch is planned."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tidegate.pipeline.atomic_files import write
 from tidegate.pipeline.errors import CheckpointMismatch
 
 START_FILE = "start_file"
-"""The option that names the file; Spark's users have none, and Spark asks a stream of theirs."""
+"""The option that names the file; only streams of `tidegate pipeline` have it."""
 
 Offset = dict[str, Any]
 
 
-def noted_start(path: str | None, ask: Callable[[], Offset]) -> Offset:
-    """Return the offset before the first message of a stream; ask for it once, if a file is given.
+def recorded_start(path: str | None, ask: Callable[[], Offset]) -> Offset:
+    """Return the offset before a stream's first message, which a file keeps if one is given.
 
-    Spark asks for it again if it was ended before its first batch was done, although the end of
-    that batch is planned by then. What left the source meanwhile would be missing without a word.
+    After a restart Spark asks for it again until the first batch is done, although the end of that
+    batch is planned already. Messages that left the source meanwhile would be lost silently.
 
     Raises:
         CheckpointMismatch: the file cannot be read.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidegate.keys.jsontext import NULL, is_number, items, spelled
+from tidegate.keys.jsontext import NULL, is_number, items, number_text
 from tidegate.keys.reducers import MONOIDS, Reducer, join
 from tidegate.pipeline.intervals import Column, Runs
 from tidegate.pipeline.json_fields.field_columns import (
@@ -148,7 +148,7 @@ class Totals:
         # In these bounds Python writes a double as JSON is written here, except for whole numbers.
         if 1e-4 <= abs(near) < GREATEST and not near.is_integer():
             return repr(near).encode()
-        return spelled(Fraction(above, below))
+        return number_text(Fraction(above, below))
 
     def saved(self, is_put: Sequence[bool]) -> list[bytes | None]:
         """Return what `Monoid.save` writes of each."""

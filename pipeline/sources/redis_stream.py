@@ -30,7 +30,7 @@ from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
 from tidegate.pipeline.definitions.source import RedisSource
 from tidegate.pipeline.errors import SourceLost
 from tidegate.pipeline.format.options import rows_per_task
-from tidegate.pipeline.format.start import START_FILE, noted_start
+from tidegate.pipeline.format.start import START_FILE, recorded_start
 from tidegate.pipeline.redis_server import RedisServer
 from tidegate.pipeline.sources.redis_entries import BEGINNING, Entries, Fields, as_json
 
@@ -100,7 +100,7 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             SourceLost: `from` names an entry that is not there.
         """
-        return noted_start(self._options.get(START_FILE), self._first)
+        return recorded_start(self._options.get(START_FILE), self._first)
 
     def _first(self) -> Offset:
         start = self._options["from"]

@@ -17,9 +17,9 @@ from tidegate.keys.jsontext import (
     canonical_number,
     is_number,
     members,
-    placed,
+    object_text,
     string,
-    written,
+    with_value_at,
 )
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import read_fields
@@ -66,7 +66,7 @@ class Join:
     def joined(self, left: bytes, right: bytes | None) -> bytes:
         """Return the left record with the right one in its place, empty without one."""
         fields: Members = members(left) or {}
-        return written(placed(fields, tuple(map(str, self.place.steps)), right))
+        return object_text(with_value_at(fields, tuple(map(str, self.place.steps)), right))
 
 
 def _plain(field: bytes | None) -> str | None:

@@ -22,7 +22,7 @@ from tidegate.app.topics.query import SowQuery
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.steps import finished
-from tidegate.keys.jsontext import same
+from tidegate.keys.jsontext import are_equal
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Duration
 
@@ -84,7 +84,7 @@ async def test_a_record_is_read_and_deleted_however_its_key_is_written(running: 
         await running.publish({"symbol": symbol, "n": number}, topic="written")
         text = quote(vector["text"], safe="")
         read = await running.http.get(f"/v1/topics/written/sow/{text}")
-        assert same(json.dumps(read.json()["n"]).encode(), json.dumps(number).encode()), vector
+        assert are_equal(json.dumps(read.json()["n"]).encode(), json.dumps(number).encode()), vector
         deleted = await running.http.delete(f"/v1/topics/written/sow?key={text}")
         assert deleted.json() == {"deleted": 1}, vector
     for vector in vectors("keys", "written_refused"):

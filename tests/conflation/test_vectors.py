@@ -12,7 +12,7 @@ from tidegate.conflation.options.grant import granted
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import Output
 from tidegate.keys.errors import Refusal
-from tidegate.keys.jsontext import same
+from tidegate.keys.jsontext import are_equal
 
 READ_BEFORE = {" /a", " 1s", "1s ", "none", "$["}
 """Texts with spaces around them, words and brackets, which the language of options reads itself."""
@@ -110,4 +110,4 @@ def test_a_subscriber_of_deltas_gets_what_changed(vector: Vector) -> None:
         members = vector["delta"][1:]
         expected = f"{KEYED}{members}" if members == "}" else f"{KEYED},{members}"
         assert (patch or b"").decode() == expected
-        assert same(row.payload, following.encode())
+        assert are_equal(row.payload, following.encode())

@@ -36,7 +36,7 @@ from tidegate.app.topics.bodies import read_envelope
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.steps import finished
 from tidegate.keys.errors import JsonInvalid, KeysError
-from tidegate.keys.jsontext import canonical_value, check_json, one_line, same
+from tidegate.keys.jsontext import are_equal, canonical_value, check_json, one_line
 from tidegate.keys.lines import LineReader
 from tidegate.keys.patch import apply, compose, diff
 from tidegate.keys.spec import KeySpec, canonical_key, group_key, record_key
@@ -114,7 +114,7 @@ def check_text(data: bytes) -> bool:
     canonical = canonical_value(line).encode()
     assert strict(canonical) == expected, canonical
     assert canonical_value(canonical) == canonical.decode()
-    assert same(line, canonical)
+    assert are_equal(line, canonical)
     return True
 
 
@@ -200,7 +200,7 @@ def check_patches(given: tuple[bytes, bytes, bytes]) -> bool:
     change = diff(value, once)
     if change is not None:
         assert plain(apply(value, change)) == plain(once), change
-        assert (change == b"{}") == same(value, once), change
+        assert (change == b"{}") == are_equal(value, once), change
     return True
 
 

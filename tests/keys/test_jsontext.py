@@ -16,16 +16,16 @@ from tests.support.rules import rule
 from tidegate.keys.errors import JsonInvalid
 from tidegate.keys.jsontext import (
     DEPTH_MAX,
+    are_equal,
     canonical_value,
     check_json,
     items,
-    meet,
     members,
+    object_text,
     one_line,
-    placed,
-    same,
+    overlap,
     string,
-    written,
+    with_value_at,
 )
 
 
@@ -307,7 +307,7 @@ def test_parts_keep_their_bytes() -> None:
     text = b' { "b" : 1.50 , "a" : [ 1.0, 2 ], "b" : 2e0 } '
     inner = members(text)
     assert inner is not None
-    assert written(inner) == b'{"b":2e0,"a":[ 1.0, 2 ]}'
+    assert object_text(inner) == b'{"b":2e0,"a":[ 1.0, 2 ]}'
     assert [bytes(item) for item in items(b" [ 1.0, {} ]") or []] == [b"1.0", b"{}"]
     assert string(b' "\\u0041"') == "A"
 
@@ -324,7 +324,7 @@ def test_other_values_have_no_parts(text: bytes) -> None:
 
 @rule("delta-5")
 def test_numbers_with_one_double_are_not_the_same() -> None:
-    assert not same(b"0.1", b"0.10000000000000000001")
+    assert not are_equal(b"0.1", b"0.10000000000000000001")
 
 
 @rule("delta-5")
@@ -333,7 +333,7 @@ def test_numbers_with_one_double_are_not_the_same() -> None:
 def test_white_space_order_and_escapes_say_nothing(value: Any) -> None:
     plain = json.dumps(value, ensure_ascii=False).encode()
     other = json.dumps(value, indent=1, sort_keys=True).encode()
-    assert same(plain, other)
+    assert are_equal(plain, other)
     assert json.loads(canonical_value(plain)) == value
 
 
@@ -356,11 +356,11 @@ def test_a_text_is_put_in_its_place(
 ) -> None:
     fields = members(b'{"a":1,"b":{"c":1}}')
     assert fields is not None
-    assert written(placed(fields, place, text)) == result
+    assert object_text(with_value_at(fields, place, text)) == result
 
 
 @rule("delta-5")
 def test_places_meet_where_one_is_inside_the_other() -> None:
-    assert meet(("a",), ("a", "b"))
-    assert meet(("a", "b"), ("a", "b"))
-    assert not meet(("a", "b"), ("a", "c"))
+    assert overlap(("a",), ("a", "b"))
+    assert overlap(("a", "b"), ("a", "b"))
+    assert not overlap(("a", "b"), ("a", "c"))

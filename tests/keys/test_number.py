@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.profiles import examples
 from tests.support.rules import rule
-from tidegate.keys.jsontext import canonical_number, comparable, exact, is_number, spelled
+from tidegate.keys.jsontext import canonical_number, comparable, exact, is_number, number_text
 
 pytestmark = rule("delta-5")
 
@@ -54,7 +54,7 @@ def test_numbers_share_a_spelling_exactly_where_they_are_equal(one: bytes, other
 def test_no_number_is_too_large_to_spell_compare_or_calculate_with(text: bytes) -> None:
     assert canonical_number(text) != canonical_number(b"1")
     assert comparable(text) != comparable(b"1")
-    assert exact(text) is None or spelled(exact(text) or 0)
+    assert exact(text) is None or number_text(exact(text) or 0)
 
 
 def test_order_is_exact_beyond_doubles() -> None:
@@ -105,7 +105,7 @@ def test_what_no_double_can_hold_is_nothing_to_calculate_with(
     ],
 )
 def test_a_result_is_whole_or_the_double_next_to_it(number: Fraction | int, text: bytes) -> None:
-    assert spelled(number) == text
+    assert number_text(number) == text
 
 
 def test_only_numbers_are_numbers() -> None:

@@ -14,7 +14,7 @@ from tidegate.keys.errors import (
     PathInvalid,
     TextInvalid,
 )
-from tidegate.keys.jsontext import canonical_number, canonical_value, check_json, same
+from tidegate.keys.jsontext import are_equal, canonical_number, canonical_value, check_json
 from tidegate.keys.order import Order
 from tidegate.keys.patch import apply, diff, is_empty
 from tidegate.keys.path import FieldPath
@@ -110,7 +110,7 @@ def test_a_number_has_one_spelling_and_may_be_a_key(vector: Vector) -> None:
     text = vector["text"].encode()
     check_json(text)
     assert canonical_number(text) == vector["spelling"]
-    assert same(text, vector["spelling"].encode())
+    assert are_equal(text, vector["spelling"].encode())
     if vector["key"] is None:
         with pytest.raises(KeyInvalid):
             canonical_scalar(text)
@@ -137,7 +137,7 @@ def test_what_is_no_number_of_json_is_refused(vector: Vector) -> None:
 @each_vector("numbers", "comparisons")
 def test_values_are_compared_by_what_they_say(vector: Vector) -> None:
     one, other = vector["one"].encode(), vector["other"].encode()
-    assert same(one, other) is same(other, one) is vector["are_equal"]
+    assert are_equal(one, other) is are_equal(other, one) is vector["are_equal"]
     assert (canonical_value(one) == canonical_value(other)) is vector["are_equal"]
 
 
@@ -182,8 +182,8 @@ def test_a_patch_says_what_changed(vector: Vector) -> None:
     delta = diff(record, following)
     assert delta == (None if vector["delta"] is None else vector["delta"].encode())
     if delta is not None:
-        assert same(apply(record, delta), following)
-        assert is_empty(delta) is same(record, following)
+        assert are_equal(apply(record, delta), following)
+        assert is_empty(delta) is are_equal(record, following)
 
 
 @each_vector("resume", "bookmarks")
