@@ -1,6 +1,6 @@
-"""The engine: the verbs, and the one place where topics meet sessions.
+"""The engine: its API, and the only module that knows both topics and sessions.
 
-Inputs are calls at `now` (monotonic ns), outputs are taken: equal calls, equal outputs.
+Inputs are calls at `now` (monotonic ns), outputs are taken. Equal calls have equal outputs.
 
     topics      define_topic restore_topic restart_topic set_checkpoint drop_topic
     sessions    open_session close_session set_session_limits note_unsent conflate_idle
@@ -44,12 +44,13 @@ from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
 FLUSHED_ROW_COST = 8
-"""Another topic waits for the flushes of one call: with 500 rows, many small lanes doubled its
-time. A change of a subscription and an expiry take about as long as a row."""
+"""A flushed row counts as so many items of a step. With 500 rows in a call of `advance`, a topic
+with many small lanes doubled the latency of others. A change of a subscription and an expiry take
+about as long as a row."""
 
 
 class Engine:
-    """Topics and sessions; `schedule` may be asked. The caller gives bounds, `now` and steps."""
+    """Topics and sessions. Callers may read `schedule`, and pass the time as `now`."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Engine:
         keys_max: int | None = None,
         in_steps: bool = False,
     ) -> None:
-        """`in_steps`: `open_step` does what takes long, step by step; else it is done at once."""
+        """`in_steps`: long work is left to `open_step`; otherwise it is done at once."""
         self._subscriptions_max = subscriptions_max
         self._topics: dict[str, Topic] = {}
         self.schedule: Schedule[Due] = Schedule()
@@ -97,8 +98,8 @@ class Engine:
     ) -> None:
         """Begin a new epoch with what is left of a topic; subscribers get a snapshot of it.
 
-        Nothing changes for them where the new epoch continues the known one and lacks nothing of
-        it: what has come since is then published like all else.
+        Nothing changes for subscribers if the new epoch continues the known one and lacks none of
+        its messages: later ones are then published as usual.
 
         Raises:
             TopicUnknown: there is none of that name.
@@ -112,7 +113,7 @@ class Engine:
         self._lanes.restart(self._topics[name], now)
 
     def set_checkpoint(self, name: str, offset: int) -> None:
-        """Note that records up to an offset are stored: later removals must be stored as well."""
+        """Record that records are stored up to an offset; later tombstones must be kept."""
         if (sow := self.topic(name).sow) is not None:
             sow.set_checkpoint(offset)
 
@@ -162,7 +163,7 @@ class Engine:
         self._queue_limits.enforce(session)
 
     def note_unsent(self, session_id: str, unsent_bytes: int) -> None:
-        """Note the bytes that a session's socket holds unacknowledged; they count as queued.
+        """Record the unacknowledged bytes in a session's socket, which count as queued.
 
         Raises:
             SessionUnknown: there is none.
@@ -199,7 +200,7 @@ class Engine:
         return topic.bookmark(topic.head)
 
     def open_step(self, now: Instant) -> None:
-        """Do a bounded part of the openings that wait for their boards, if any."""
+        """Run one step of the openings, if there are any."""
         self._clock(now)
         self._lanes.openings.step(now)
 
@@ -271,7 +272,11 @@ class Engine:
     # --- Time and outputs
 
     def advance(self, now: Instant, *, left_first: bool = False) -> None:
-        """Flush lanes that are due, and wake their sessions; more than a part of a step is left."""
+        """Flush lanes that are due, and wake their sessions.
+
+        With `in_steps`, at most a part of a step: what exceeds that stays due. `left_first`: begin
+        with what an earlier call has left.
+        """
         self._clock(now)
         self.schedule.begin(left_first=left_first)
         room = items_at_once(FLUSHED_ROW_COST) if self._in_steps else inf
@@ -286,7 +291,7 @@ class Engine:
                 self._expire(due, now)
         self.schedule.leave(now)
         for watcher in self.watchers:
-            watcher.advanced(now)  # last: a flush is explained by what it left behind
+            watcher.advanced(now)  # last: a trace explains a flush by the state after it
 
     def next_deadline(self) -> Instant | None:
         """Return when to call `advance` next; None: not before the next publish."""
@@ -334,7 +339,7 @@ class Engine:
         """Return the announcements since the last call, for the driver to act on."""
         return self._registry.announcements()
 
-    # --- Questions: asking changes nothing
+    # --- Queries, which change nothing
 
     def topic(self, name: str) -> Topic:
         """Return a topic, to read.
@@ -357,12 +362,12 @@ class Engine:
 
     @property
     def has_openings(self) -> bool:
-        """`open_step` has something to do."""
+        """True if `open_step` has work."""
         return bool(self._lanes.openings)
 
     @property
     def has_long_queues(self) -> bool:
-        """`conflate_idle` may find something to do."""
+        """True if `conflate_idle` may have work."""
         return self._queue_limits.has_long
 
     def over_half_full(self, topic_name: str) -> set[str]:
@@ -397,8 +402,8 @@ class Engine:
             self._registry.emit(RecordsExpired(topic.name, topic.epoch, through))
 
     def _flush(self, feed: Feed, lane: Lane, now: Instant) -> int:
-        # Groups are materialized once a flush, however many of their records changed; very many
-        # of them in steps, and then the lane stays due. A trace would find that it takes longer.
+        # Rows of groups are made once a flush, however many of their records changed. Very many are
+        # made in steps, and the lane stays due. Not with a trace, which makes them at once.
         step = items_at_once() if self._in_steps and not self.watchers else None
         before = feed.accepted
         is_materialized = feed.materialize_some(step) and (step is None or lane.prepare(step))
@@ -411,6 +416,6 @@ class Engine:
         return made + max(flushed, lane.examined)  # rows that are not sent take time, too
 
     def _clock(self, now: Instant) -> None:
-        # Deadlines and spans are compared with `now`: a clock that ran back would lose flushes.
-        assert now >= self._now, "the clock never runs back"
+        # Deadlines are compared with `now`: a clock that goes back would lose flushes.
+        assert now >= self._now, "the clock never goes back"
         self._now = now

@@ -1,4 +1,4 @@
-"""One topic of an application: an engine of its own, driven by the event loop that uses it."""
+"""One topic of an application: a separate engine, run by the event loop that uses the topic."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tidegate.keys.text.bookmark import Bookmark
 
 EXPIRED_AT_ONCE: Final = 500
 PUBLISHED_AT_ONCE: Final = 20
-"""Calls of a publisher that never waits, about a millisecond; then others have a turn."""
+"""Calls of a publisher before it yields to the event loop: about a millisecond."""
 
 FAREWELL_S: Final = 1.0
 KEYS_WAITING_MAX: Final = 100_000  # of a subscription by a conflation key other than the topic's
@@ -73,7 +73,7 @@ class TopicLimits:
 
 
 class TopicReader:
-    """A reader of a topic: what a session of one subscription is at a gateway.
+    """A reader of a topic; a gateway would have a session with one subscription.
 
     Attributes:
         asked: the subscription, by its name.
@@ -94,13 +94,13 @@ class TopicReader:
 class DrivenTopic:
     """A topic and its readers.
 
-    It belongs to the event loop that first uses it. Where that loop is closed, as in tests, the
+    It belongs to the event loop that first uses it. When that loop is closed, as in tests, the
     records stay, and the topic belongs to the next loop that uses it.
 
     Args:
-        name: as its events show it.
-        definition: what the engine needs of it.
-        limits: of readers and of what is kept.
+        name: the name in its events.
+        definition: the engine's definition of it.
+        limits: bounds of readers and of what is kept.
     """
 
     def __init__(self, name: str, definition: Definition, limits: TopicLimits) -> None:
@@ -147,7 +147,7 @@ class DrivenTopic:
                 f"the topic {self.name!r} belongs to another event loop; from other threads use "
                 "asyncio.run_coroutine_threadsafe"
             )
-        for session, asked in self._readers.items():  # nobody reads them since their loop is closed
+        for session, asked in self._readers.items():  # their tasks ended with the closed loop
             asked.end()
             with contextlib.suppress(SessionUnknown):
                 self._engine.close_session(session)
@@ -157,7 +157,7 @@ class DrivenTopic:
         driver = Driver(self._engine, limits, lambda: int(loop.time() * NS_PER_S))
         driver.on_expired = self._note_expired
         driver.dispatch()
-        self._remove_soon()  # what the loop before has left
+        self._remove_soon()  # records that expired under the closed loop
         return driver
 
     # Reading
@@ -165,11 +165,11 @@ class DrivenTopic:
     def open_reader(
         self, granted: RequestedSubscription, request: SubscribeRequest, resume: Bookmark | None
     ) -> TopicReader:
-        """Open a reader; `granted`: what its request gets.
+        """Open a reader; `granted`: what its request was granted.
 
         Raises:
             LimitReached: too many readers, or too many different lanes.
-            BookmarkExpired: it is to begin where the journal does not reach.
+            BookmarkExpired: the journal does not reach back to where it should begin.
         """
         driver, subscription = self.driver, granted.subscription
         start = start_of(self.topic, subscription)
@@ -194,7 +194,7 @@ class DrivenTopic:
         except BaseException:
             reader.close()
             raise
-        # If no opening rows follow, hello has an id: a reader that leaves now can continue there.
+        # If no backfill follows, hello has an id: a reader that leaves now can resume from there.
         is_bare = start is not None and resume is None
         hello = reader.hello(id_text=str(start) if is_bare else "")
         return TopicReader({FIRST: asked}, reader, hello)
@@ -217,14 +217,14 @@ class DrivenTopic:
             asked.end()
 
     def close_readers(self) -> None:
-        """Say goodbye to every reader: its stream ends, and it may come back."""
+        """Send every reader a goodbye: its stream ends, and it may reconnect."""
         if self._readers:
             self.driver.close_all(CloseReason.SHUTDOWN)
 
     # Writing
 
     async def publish(self, messages: Sequence[tuple[bytes, str]]) -> Bookmark:
-        """Publish messages, each a payload with the key of its record; return the last's place.
+        """Publish messages, each a payload and a record key; return the bookmark of the last.
 
         Raises:
             Refused: limit-reached; nothing was published.
@@ -251,7 +251,7 @@ class DrivenTopic:
         return await self._write(framed)
 
     async def _write(self, framed: Callable[[int, int], list[Frame]]) -> int:
-        """Publish what `framed` makes with the next offset and the wall time, in one order."""
+        """Publish the frames that `framed` makes of the next offset and the wall time, in order."""
         driver = self.driver
         async with self._writing:
             frames = framed(self.topic.head + 1, driver.wall_ms())
@@ -264,7 +264,7 @@ class DrivenTopic:
 
     def _check_room(self, record_keys: Sequence[str]) -> None:
         sow = self.topic.sow
-        # As if every key were new: nearly all fit without a look at them.
+        # As if every key were new: nearly always there is room, and no key has to be checked.
         if sow is None or len(sow.board) + len(record_keys) <= self.limits.topic_keys_max:
             return
         new = {it for it in record_keys if sow.board.get(it) is None}
@@ -284,7 +284,7 @@ class DrivenTopic:
         self._remove_soon()
 
     def _remove_soon(self) -> None:
-        """Remove records that are due, in a task: the engine reports them within a call."""
+        """Remove expired records in a task, as the engine reports them during a call."""
         if self._expired_through and self._expiring is None:
             self._expiring = asyncio.get_running_loop().create_task(self._remove_expired())
 
@@ -298,7 +298,7 @@ class DrivenTopic:
             )
 
         try:
-            # Some at a time: records that are published meanwhile are no longer the oldest.
+            # In batches: records that are published meanwhile are no longer the oldest.
             while board.oldest_through(self._expired_through, 1):
                 await self._write(framed)
         finally:

@@ -19,8 +19,8 @@ AsyncSend = Callable[[Batch], Awaitable[Published]]
 class AsyncPublisher:
     """Sends messages to one topic in batches, in their order, and each exactly once.
 
-    It behaves as `Publisher`; arguments and errors are the same. It has to be closed, as its loop
-    ends with the program: use it as an asynchronous context manager.
+    It behaves as `Publisher`; arguments and errors are the same. Close it before the event loop
+    ends, or use it as an asynchronous context manager.
     """
 
     def __init__(self, send: AsyncSend, outbox: Outbox, retry: Retry) -> None:
@@ -42,7 +42,7 @@ class AsyncPublisher:
         return self._outbox.unsent
 
     async def publish(self, message: Any, sequence: int | None = None) -> None:
-        """Take a message: a JSON value, or its text as bytes; wait while too much is unsent."""
+        """Queue a message: a JSON value, or its text as bytes; wait while too much is unsent."""
         async with self._moved:
             await self._moved.wait_for(lambda: self._outbox.has_room or self._is_closed)
             if self._is_closed:
@@ -51,7 +51,7 @@ class AsyncPublisher:
             self._moved.notify_all()
 
     async def flush(self, seconds_max: float | None = None) -> None:
-        """Send all that was published, and wait until it is confirmed."""
+        """Send all queued messages, and wait until they are confirmed."""
 
         def is_done() -> bool:
             self._outbox.check()
@@ -63,7 +63,7 @@ class AsyncPublisher:
             await self._moved.wait_for(is_done)
 
     async def close(self) -> None:
-        """Flush, and take nothing more."""
+        """Flush; `publish` then raises."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -93,7 +93,7 @@ class AsyncPublisher:
                 self._moved.notify_all()
 
     async def _next(self) -> Batch | None:
-        """Wait for a batch that is due; None when the publisher is closed and empty."""
+        """Wait for a batch that is due; return None once the publisher is closed and empty."""
         async with self._moved:
             while True:
                 if self._is_closed:

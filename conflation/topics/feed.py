@@ -1,4 +1,4 @@
-"""A feed: one board of a topic with its operator, and the lanes that ask it."""
+"""A feed: one board of a topic with its operator, and the lanes that flush it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import Instant
 
 FORGOTTEN_AT = 10_000
-"""Keys of a board that are no records; beyond, those that no lane needs are forgotten."""
+"""Keys of a board whose keys are no records; above it, those that no lane needs are forgotten."""
 TOMBSTONES_MAX = 10_000
-"""Keys that have left a board and are remembered; beyond, the older half is forgotten if it may."""
+"""Tombstones of a board; above it, the older half is forgotten unless a lane needs it."""
 EXEMPTS_MAX = 10_000
-"""Replaced messages that are kept because they must not be conflated."""
+"""Replaced messages that a board keeps because they must not be conflated."""
 DEFERRED_MAX = 1_000
 """Messages whose rows a board may defer."""
 DEFERRED_BYTES_MAX = 1_024
@@ -38,19 +38,19 @@ DEFERRED_BYTES_MAX = 1_024
 
 
 class Feed:
-    """Takes frames in, once for all its lanes; a publish wakes only lanes that listen.
+    """Puts frames on its board, once for all lanes; a publish calls only lanes that listen.
 
-    An `IntervalLane` listens for one message, the one that opens its interval; the others see
-    every message.
+    An `IntervalLane` listens only for the message that begins its interval; other lanes see every
+    message.
 
     Attributes:
-        accepted: rows that have come onto the board.
+        accepted: rows that were put on the board.
         materializations: how often deferred rows were made.
-        begun_at: values that its topic had been given when the feed was made.
+        begun_at: values published to its topic before the feed was made.
         message_cost: what a message costs, as a number of filters that are tried on it.
         row_cost: what making a deferred row costs, in messages that are looked at.
         topic: its topic's name.
-        grown_messages, grown_bytes: at least what has come in for the queues of its lanes.
+        grown_messages, grown_bytes: upper bounds of what was added to any queue of its lanes.
     """
 
     def __init__(self, feed_id: FeedId, sow_spec: KeySpec, topic: str) -> None:
@@ -64,15 +64,15 @@ class Feed:
         self.watermarks = Watermarks()
         self.grown_messages = self.grown_bytes = 0
         self._operator = _operator(feed_id, sow_spec, topic, self.board)
-        self._listening: dict[Lane, None] = {}  # by themselves: to hash an id costs ten lookups
-        # Properties of the lanes together, kept because every publish asks for them.
+        self._listening: dict[Lane, None] = {}  # not by id: hashing one costs ten lookups
+        # Properties of all lanes, cached because every publish needs them.
         self._is_watched = False
         self._is_queued = False
         self.message_cost = self._operator.message_cost + feed_id.filter_cost
         self.row_cost = self._operator.row_cost
         self._tombstones_max = TOMBSTONES_MAX
-        # Keys of another kind than records' may come for ever, each once, such as the id of an
-        # order; and no record says that one is gone.
+        # Keys that are not those of records may be new for ever, such as the id of an order, and no
+        # removal of a record removes them.
         self.forgets = feed_id.shape is None and feed_id.key_spec not in (sow_spec, KeySpec())
         self._keys_max = FORGOTTEN_AT
         self._checkpointed: int | None = None
@@ -81,22 +81,22 @@ class Feed:
     # --- Beginning
 
     def seed(self, frames: Iterable[Frame]) -> None:
-        """Take over records that are there already, oldest first; they do not count as accepted."""
+        """Put existing records on the board, oldest first; they do not count as accepted."""
         self.seed_part(frames)
         self.finish_seed()
         self.materialize()
         self.accepted = 0  # no subscriber was there to match them
 
     def seed_part(self, frames: Iterable[Frame]) -> None:
-        """Take over a part of the records, the oldest first; `finish_seed` follows the last."""
+        """Give some of the existing records to the operator, oldest first, before `finish_seed`."""
         self._apply(self._operator.seed(frames))
 
     def finish_seed(self) -> None:
-        """Put on the board what only all records together show."""
+        """Put the rows on the board that depend on all existing records."""
         self._apply(self._operator.seeded())
 
     def restore(self, kept: RestoredTopic) -> None:
-        """Take over a board of all records, and what the journal says since."""
+        """Restore a board of all records, and apply the later messages of the journal."""
         rows = ((record.key or THE_RECORD, record) for record in kept.records)
         self.board.restore(rows, kept.horizon, kept.exempt_through)
         self.seed(frame for frame in kept.journal if frame.offset > kept.through)
@@ -151,11 +151,11 @@ class Feed:
         return self._wake(changes, now) if changes or not operator.is_materialized else []
 
     def set_checkpoint(self, offset: int) -> None:
-        """Note that the board is stored as of an offset: later removals must be stored as well."""
+        """Record that the board is stored up to an offset; later tombstones must be kept."""
         self._checkpointed = offset
 
     def overgrown(self) -> list[Place]:
-        """Return the queues that may have reached a level that matters."""
+        """Return the queues that may have reached the next relevant level."""
         return self.watermarks.due(self.grown_messages, self.grown_bytes)
 
     # --- Deferred rows, which are made when the board is read
@@ -247,9 +247,9 @@ class Feed:
         self._operator.set_eager(eager=eager)
 
     def filtered_out(self, published: int, accepted: int) -> int:
-        """Return how many of the values published to the topic are no rows here.
+        """Return how many of the published values the filter has kept out.
 
-        Rows of windows and groups are no messages: there nothing is filtered out.
+        Rows of windows and groups are no messages, so there it is 0.
         """
         return published - self.begun_at - accepted if self._operator.rows_are_messages else 0
 
@@ -273,12 +273,12 @@ class Feed:
         self._lanes_changed()
 
     def listen(self, lane: Lane) -> None:
-        """Let a lane listen that is idle again."""
+        """Let an idle lane listen again."""
         if lane.id in self.lanes:
             self._listening[lane] = None
 
     def flush(self, lane: Lane, now: Instant) -> int:
-        """Let go what is due of a lane; return the rows that this made and sent, and 1; 0: none."""
+        """Flush a lane; return 1 plus the rows that this made and sent, or 0 if nothing was due."""
         before = self.accepted
         self.materialize()
         flushed = lane.flush(now)
@@ -291,11 +291,11 @@ class Feed:
     def forget(self) -> None:
         """Forget keys that no lane will ask for, on a board whose keys are no records."""
         self.board.forget_through(self._needed())
-        # Twice what is needed: else each flush would look in vain.
+        # Twice what is needed, or each flush would search in vain.
         self._keys_max = max(FORGOTTEN_AT, 2 * len(self.board))
 
     def crowding(self, keys_max: int) -> list[Member]:
-        """Return the members for which more keys wait than may, where their number has no bound."""
+        """Return the members for which more than `keys_max` keys wait, if keys have no bound."""
         if not self.forgets or len(self.board) <= keys_max:
             return []
         self.forget()
@@ -338,11 +338,11 @@ class Feed:
 
     def _wake(self, changes: Sequence[Change], now: Instant) -> list[Lane]:
         armed: list[Lane] = []
-        # A copy: a lane that has heard its one message stops to listen meanwhile.
+        # A copy: a lane that needs only one message is removed below.
         for lane in list(self._listening):
             before = lane.deadline
             lane.accept(changes, now)
-            # A deadline may come nearer, too: `pace=key` and `flush_on` have one for each key.
+            # A deadline may also become earlier: `pace=key` and `flush_on` have one for each key.
             if lane.deadline != before:
                 armed.append(lane)
             if not lane.sees_every_message:
@@ -350,24 +350,24 @@ class Feed:
         return armed
 
     def _trim(self) -> None:
-        """Let the board forget what no lane needs: the one furthest back decides."""
+        """Let the board forget what no lane needs, by the lane that is furthest back."""
         needed = self._needed()
         if self._checkpointed is not None:
             # A removal forgotten before it is stored would bring the record back at the next start.
             needed = min(needed, self._checkpointed)
         if self.board.tombstones > self._tombstones_max:
             self.board.trim_half(needed)
-            # Twice what could not be trimmed: else each publish would look through it in vain.
+            # Twice what could not be trimmed, or each publish would search it in vain.
             self._tombstones_max = max(TOMBSTONES_MAX, 2 * self.board.tombstones)
         self.board.trim_exempt(needed)
 
     def _needed(self) -> int:
-        """Return the offset after which a lane may still ask for what has changed."""
+        """Return the offset after which a lane may still need changes of the board."""
         places = (lane.needs_board_since() for lane in self.lanes.values())
         return min((place for place in places if place is not None), default=self.board.head)
 
     def _grow(self, frames: Sequence[Frame]) -> None:
-        # At least what any queue grows by: a removal is sent with one of its two values.
+        # An upper bound: a removal is sent with one of its two values.
         self.grown_messages += len(frames)
         self.grown_bytes += sum(
             max(len(frame.payload), len(frame.record))
@@ -386,7 +386,7 @@ def _new_lane(lane_id: LaneId, board: Board) -> Lane:
 def _operator(feed_id: FeedId, sow_spec: KeySpec, topic: str, board: Board) -> Operator:
     if feed_id.shape is None:
         return FilterOperator(feed_id, sow_spec, topic, board)
-    # A window and groups are made of records, whatever their own rows are known by.
+    # Windows and groups are made of records, whatever keys their own rows have.
     records = FilterOperator(FeedId(sow_spec, feed_id.filter), sow_spec, topic, board)
     if isinstance(feed_id.shape, Window):
         return TopNOperator(records, feed_id.shape)
