@@ -265,19 +265,14 @@ class Access:
             await self._revocations.log_out(subject)
         return subject
 
-    def standing(self, subject: Subject) -> Callable[[], bool]:
-        """Return what tells, until keys or policy change, whether a subject's token still holds."""
-        changes = self._changes
-        return lambda: self._changes == changes and self.ending(subject, are_new=False) is None
-
     def reload(self) -> None:
-        """Look at keys and policy at once, as SIGHUP asks."""
+        """Check keys and policy at once, as SIGHUP asks."""
         self._reload.set()
 
     @asynccontextmanager
     async def watching(self, check: StreamCheck) -> AsyncIterator[None]:
         """Read changed keys and policies, and call `check` every second, while the block runs."""
-        tasks = [asyncio.create_task(self._watch(check), name="look at keys and policy")]
+        tasks = [asyncio.create_task(self._watch(check), name="check keys and policy")]
         if self._keys.is_remote:
             # By itself: an issuer that is slow to answer must not keep revoked subjects going.
             tasks.append(asyncio.create_task(self._watch_address(), name="ask for keys"))

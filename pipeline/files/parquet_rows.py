@@ -15,7 +15,6 @@ from tidegate.pipeline.files.objects import Field, beyond_json, joined, objects_
 
 ROWS_AT_ONCE = 65_536
 BYTES_AT_ONCE = 32 * 1024 * 1024
-MICROS_PER_SECOND = 1_000_000
 Columns = dict[str, pa.Array]
 
 # What Spark's reader takes for a kind; nested columns are checked value by value.

@@ -33,7 +33,6 @@ from tidegate.pipeline.nats_server import NatsConnection, NatsServer
 SUBJECTS = 'subjects, such as ["plant.*.temperature"]'
 MORE_SECONDS_MAX = 1.0  # for messages that the server has
 CONSUMER_SECONDS = 300.0  # longer than a gateway is waited for
-NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
