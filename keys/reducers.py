@@ -352,10 +352,6 @@ class Merged(msgspec.Struct, frozen=True, gc=False):
     last: bytes
     states: tuple[Any, ...]
 
-    def add(self, payload: bytes) -> Merged:
-        """Return the merged message with one more message."""
-        return self.join(self.reduce.begin(payload))
-
     def join(self, other: Merged) -> Merged:
         """Return the merged message joined with a later one of the same reducers."""
         assert other.reduce == self.reduce, "only what was merged alike can be joined"

@@ -1,7 +1,7 @@
-"""Messages of one key put together, by reducers or by a registered merger, and rows of them.
+"""Messages of one key combined by reducers or by a registered merger, and rows of them.
 
-Everything here is immutable and joins associatively in publication order. That one law covers late
-joins and slow subscribers: parts that a member has missed are joined like parts that are held.
+Everything here is immutable and joins associatively in publication order. That covers late joins
+and slow subscribers: parts that a member has missed are joined like parts that are held.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tidegate.keys.reducers import Merged, Reduce, Reducer
 from tidegate.keys.spec import conflation_key
 
 MERGES_BYTES_MAX = 32 << 20
-"""The bound on kept answers of one lane's merger; the oldest beyond it are asked again."""
+"""The bound on cached answers of one lane's merger; the oldest ones are dropped."""
 
-_ENTRY_BYTES = 200  # of a dict entry with its key, measured roughly: a bound needs no more
+_ENTRY_BYTES = 200  # of a dict entry with its key, roughly
 
 
 def is_always_joined(merge: Reduce | Merger) -> bool:
@@ -31,11 +31,11 @@ def is_always_joined(merge: Reduce | Merger) -> bool:
 
 
 class Merges:
-    """Answers of a registered merger, by the two messages that it was asked about.
+    """A cache of a registered merger's answers, by the two messages.
 
     As in Diffusion, "merges of identical message pairs are not repeated for different clients".
-    Queues that do not begin with the same message share no pair. Failures are answers as well,
-    so each is reported once.
+    Queues that do not begin with the same message share no pair. Failures are answers, too, so each
+    is reported once.
     """
 
     def __init__(self, merger: Merger) -> None:
@@ -55,11 +55,11 @@ class Merges:
 
     @classmethod
     def of(cls, merge: Reduce | Merger | None) -> Merges | None:
-        """Begin a cache for a registered merger; None for reducers, which cost less than it."""
+        """Return a cache for a registered merger; None for reducers, which are as fast."""
         return cls(merge) if isinstance(merge, Merger) else None
 
     def __deepcopy__(self, memo: object) -> Merges:
-        return self  # an answer is the same whoever asks
+        return self  # answers depend only on the messages
 
     def answer(self, current: bytes, new: bytes) -> bytes | Verdict:
         """Return the merger's answer about two messages, the older one first."""
@@ -67,7 +67,7 @@ class Merges:
         if known is None:
             known = self._answers[current, new] = self.merger.answer(current, new)
             self._bytes += _size(new, known)
-            # The oldest pairs go first: queues are conflated from their old end, and move on.
+            # The oldest pairs first: queues are conflated from their old end.
             while self._bytes > MERGES_BYTES_MAX:
                 self._drop_oldest()
         return known
@@ -83,22 +83,19 @@ class Merges:
 
 
 def _size(new: bytes, answer: bytes | Verdict) -> int:
-    # The older message of a pair is an earlier answer, and counted there.
+    # The older message of a pair is an earlier answer, and is counted there.
     return _ENTRY_BYTES + len(new) + (0 if isinstance(answer, Verdict) else len(answer))
 
 
 LISTS_BYTES_MAX = 1 << 20
-"""The bound on what `append` and `union` collect into one row; beyond it the row is sent."""
+"""The bound on what `append` and `union` collect in one row; a row above it is sent."""
 
 
 class Accumulator(Protocol):
     """Messages of one key combined in publication order; immutable."""
 
-    def add(self, payload: bytes) -> Accumulator | None:
-        """Add one more message; None: no conflation, both are to be sent."""
-
     def join(self, later: Accumulator) -> Accumulator | None:
-        """Join what was combined of later messages by the same rules; None as for `add`."""
+        """Join later messages combined by the same rules; None: both have to be sent."""
 
     def payload(self) -> bytes:
         """Return the combined message."""
@@ -108,7 +105,7 @@ class Accumulator(Protocol):
         """The bytes of lists, which alone grow with the number of messages."""
 
     def unreported(self) -> Accumulator | None:
-        """Return what goes into the key's next row if no row of these messages is sent."""
+        """Return what the key's next row includes if no row of these messages is sent."""
 
 
 def outgrow(earlier: Accumulator | None, later: Accumulator | None) -> bool:
@@ -122,9 +119,9 @@ def outgrow(earlier: Accumulator | None, later: Accumulator | None) -> bool:
 def accumulator_of(
     merge: Reduce | Merger | None, merges: Merges | None = None
 ) -> Callable[[bytes], Accumulator] | None:
-    """Return how an accumulator of these rules begins; None if there is nothing to combine.
+    """Return what makes an accumulator of a payload by these rules; None if nothing is combined.
 
-    `merges`: what the registered merger of these rules has answered for other queues.
+    `merges`: a cache of the registered merger's answers.
     """
     if merge is None:
         return None
@@ -139,12 +136,8 @@ class ReducerAccumulator(msgspec.Struct, frozen=True, gc=False):
 
     merged: Merged
 
-    def add(self, payload: bytes) -> ReducerAccumulator:
-        """Add one more message; reducers always conflate."""
-        return ReducerAccumulator(self.merged.add(payload))
-
     def join(self, later: Accumulator) -> ReducerAccumulator:
-        """Join with later messages; reducers are associative."""
+        """Join later messages; reducers always combine them."""
         assert isinstance(later, ReducerAccumulator)
         return ReducerAccumulator(self.merged.join(later.merged))
 
@@ -171,22 +164,18 @@ class MergerAccumulator(msgspec.Struct, frozen=True, gc=False):
     merger: Merger | Merges
     text: bytes
 
-    def add(self, payload: bytes) -> MergerAccumulator | None:
-        """Ask the merger about the message so far and one more; itself where that is kept."""
-        match self.merger.answer(self.text, payload):
+    def join(self, later: Accumulator) -> MergerAccumulator | None:
+        """Ask the merger about two combined messages; return `self` if it keeps the earlier one."""
+        assert isinstance(later, MergerAccumulator)
+        match self.merger.answer(self.text, later.text):
             case Verdict.KEEP_CURRENT:
                 return self
             case Verdict.NO_CONFLATION:
                 return None
             case Verdict.KEEP_NEW:
-                return MergerAccumulator(self.merger, payload)
+                return MergerAccumulator(self.merger, later.text)
             case text:
                 return MergerAccumulator(self.merger, text)
-
-    def join(self, later: Accumulator) -> MergerAccumulator | None:
-        """Ask the merger about two combined messages."""
-        assert isinstance(later, MergerAccumulator)
-        return self.add(later.text)
 
     def payload(self) -> bytes:
         """Return the combined message."""
@@ -194,7 +183,7 @@ class MergerAccumulator(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def lists_bytes(self) -> int:
-        """Nothing: what a merger makes is its own to bound."""
+        """0: a registered merger has to bound what it makes."""
         return 0
 
     def unreported(self) -> None:
@@ -204,7 +193,7 @@ class MergerAccumulator(msgspec.Struct, frozen=True, gc=False):
 class CombinedRow(Row, frozen=True, gc=False, kw_only=True):
     """A row of a lane that combines messages, or keeps some apart (`merge`, `match`).
 
-    It keeps what a later row of its key needs to join it while neither has been sent: the newest
+    It has what is needed to join a later row of its key while neither has been sent: the newest
     message as `published`, the accumulator, and `rules`, the lane's id, whose options say how rows
     combine. The payload is not enough: a count of counts is not a count of messages.
     """
@@ -218,7 +207,7 @@ class CombinedRow(Row, frozen=True, gc=False, kw_only=True):
         if outgrow(self.accumulator, later.accumulator):
             return False
         mine, other = self.rules, later.rules
-        # Rules differ after a change of options: a sum does not continue in a maximum.
+        # Rules differ after a change of options, such as from a sum to a maximum.
         if (mine.merge, mine.match) != (other.merge, other.match):
             return False
         if isinstance(mine.match, Matcher):
@@ -275,10 +264,9 @@ def combined_row(
 
 
 def lifted(frame: Frame, rules: LaneId) -> Frame:
-    """Return a single message as these rules would hold it, so that it can be combined."""
+    """Return the row of a single message in the form of these rules, so that it can be combined."""
     is_single = not frame.removed and receipt_of(frame).messages == 1
-    # A row of several messages cannot be taken apart, and what other rules made of them is no
-    # message.
+    # A row of several messages is no message, and neither is what other rules made of one.
     if not is_single or frame.exempt or isinstance(frame, CombinedRow):
         return frame
     start = accumulator_of(rules.merge)
@@ -300,9 +288,9 @@ class Unreported(msgspec.Struct, frozen=True, gc=False):
         return self
 
     def then(self, later: Unreported) -> Unreported:
-        """Join later messages; what other rules have made of messages is only counted."""
-        # Results of unequal rules cannot be joined. The later one stays, as its rules are those of
-        # coming rows; the count covers both.
+        """Join later messages; accumulators of different rules cannot be joined."""
+        # With different rules the later accumulator stays, as its rules are those of the next rows.
+        # The count covers both.
         accumulator = later.accumulator if self.accumulator is None else self.accumulator
         if self.accumulator is not None and later.accumulator is not None:
             accumulator = (
@@ -314,9 +302,9 @@ class Unreported(msgspec.Struct, frozen=True, gc=False):
         return Unreported(self.count.then(later.count), merge, accumulator)
 
     def fits(self, row: Frame) -> bool:
-        """Return True if a row can stand for these messages too, with what they said."""
+        """Return True if a row can stand for these messages, too, with their combined values."""
         if not receipt_of(row).messages:
-            # A removal may; a record that came in by another filter stands for no message.
+            # A removal can. A row that a change of filter brought in stands for no message.
             return row.removed
         if not isinstance(row, CombinedRow):
             return True
@@ -325,10 +313,9 @@ class Unreported(msgspec.Struct, frozen=True, gc=False):
         )
 
     def on(self, row: Frame) -> Frame:
-        """Return the row that stands for these messages too, combined where reducers can."""
+        """Return the row that stands for these messages, too, combined by the same rules."""
         count = self.count.then(receipt_of(row))
-        # Where the rules are others, or there are none, the row keeps its value and counts the
-        # messages.
+        # With other rules, or none, the row keeps its value and only counts the messages.
         if not isinstance(row, CombinedRow | CombinedRemoval) or self.merge != row.rules.merge:
             return count.on(row, row.patch if isinstance(row, Row) else None)
         accumulator = row.accumulator
@@ -342,7 +329,7 @@ class Unreported(msgspec.Struct, frozen=True, gc=False):
 
 
 def unreported_of(row: Frame) -> Unreported | None:
-    """Return what a row stands for that is not sent; None for a removal that counts nothing."""
+    """Return what a row that is not sent stands for; None for a removal that counts nothing."""
     count = receipt_of(row)
     if not count.messages:
         return None

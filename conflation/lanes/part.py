@@ -1,4 +1,4 @@
-"""A part: consecutive messages of one key as one, between two joins of members.
+"""A part: consecutive messages of one key between two joins of members, as one.
 
 Parts are immutable and join associatively in publication order, as accumulators do.
 """
@@ -50,12 +50,11 @@ class PendingPart(msgspec.Struct, frozen=True, gc=False):
             if accumulator is None:
                 return None
         patch = None
-        # One message that has no patch leaves nothing to compose with: its base was never sent.
+        # If one of the messages has no patch, only the value can be sent.
         if later.patch is not None and self.patch is not None:
             patch = patches.compose(self.patch, later.patch)
         count = _together(self.count, later.count)
-        # New as it was before the first message, gone as it is after the last: so parts of parts
-        # join in any grouping.
+        # Associative: `is_new` is as before the first message, `gone` as after the last.
         has_left = self.gone is not None or self.is_back or later.is_back
         is_back = has_left and later.gone is None
         return PendingPart(
@@ -63,7 +62,7 @@ class PendingPart(msgspec.Struct, frozen=True, gc=False):
         )
 
     def as_unreported(self, *, is_new: bool) -> PendingPart:
-        """Return what counts with the key's next row, as no row of this part is sent."""
+        """Return the part as it counts with the key's next row, if no row of it is sent."""
         accumulator = None if self.accumulator is None else self.accumulator.unreported()
         return msgspec.structs.replace(self, is_new=is_new, accumulator=accumulator)
 
@@ -77,14 +76,14 @@ class PendingPart(msgspec.Struct, frozen=True, gc=False):
         """Return True if a merger kept the message before, which then keeps its place."""
         return (
             self.accumulator is not None
-            # By identity: a merger that keeps the message before answers with the same accumulator.
-            # Its place then stays, too, as in Diffusion.
+            # By identity: a merger that keeps the earlier message returns the same accumulator. It
+            # then keeps its place, too, as in Diffusion.
             and self.accumulator is earlier.accumulator
             and self.gone is None
         )
 
     def _removal(self, gone: Tombstone, rules: LaneId) -> Tombstone:
-        """Return the removal as it is sent, standing for the messages that it takes away."""
+        """Return the removal as it is sent, which counts the messages before it."""
         if self.count is None:
             return gone
         fields = {name: getattr(gone, name) for name in Tombstone.__struct_fields__}
@@ -108,8 +107,7 @@ class PendingPart(msgspec.Struct, frozen=True, gc=False):
             return self._removal(self.gone, rules)
         assert self.count is not None
         frame = self.frame
-        # An exempt row offers nothing to join: as a `CombinedRow` a conflated queue would combine
-        # it.
+        # An exempt row must not be a `CombinedRow`, which a conflated queue would combine.
         if combines(rules) and not exempt:
             return CombinedRow(
                 frame.offset,

@@ -300,18 +300,17 @@ def check_projection(given: tuple[str, str]) -> bool:
 
 
 def check_reduce(text: str) -> bool:
-    """Reducers merge any messages; joined or added makes no difference, nor does saving."""
+    """Reducers merge any messages; the grouping makes no difference, nor does saving."""
     try:
         found = Reduce.parse(text)
     except KeysError as error:
         refusal(error, text)
         return False
     assert str(Reduce.parse(str(found))) == str(found)
-    one, two, three = MESSAGES[len(text) % 30 :][:3]
-    added = found.begin(one).add(two).add(three)
-    joined = found.begin(one).join(found.begin(two).add(three))
-    assert added.payload() == joined.payload()
-    assert found.loaded(added.saved()).payload() == added.payload()
+    one, two, three = map(found.begin, MESSAGES[len(text) % 30 :][:3])
+    in_a_row = one.join(two).join(three)
+    assert in_a_row.payload() == one.join(two.join(three)).payload()
+    assert found.loaded(in_a_row.saved()).payload() == in_a_row.payload()
     return True
 
 

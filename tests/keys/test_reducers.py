@@ -19,8 +19,7 @@ from tidegate.keys.spec import KeySpec
 
 
 def merged(spec: str, *payloads: bytes) -> bytes:
-    begun = Reduce.parse(spec).begin(payloads[0])
-    return fold(Merged.add, payloads[1:], begun).payload()
+    return fold(Merged.join, map(Reduce.parse(spec).begin, payloads)).payload()
 
 
 def of_values(reducer: str, *values: str) -> bytes:
@@ -127,10 +126,11 @@ messages = st.one_of(
 def test_messages_merged_in_any_groups_and_saved_between_give_the_same(
     payloads: list[bytes],
 ) -> None:
-    in_a_row = fold(Merged.add, payloads[1:], SPEC.begin(payloads[0]))
-    for cut in range(1, len(payloads)):
-        left = fold(Merged.add, payloads[1:cut], SPEC.begin(payloads[0]))
-        right = fold(Merged.add, payloads[cut + 1 :], SPEC.begin(payloads[cut]))
+    singles = [SPEC.begin(payload) for payload in payloads]
+    in_a_row = fold(Merged.join, singles)
+    for cut in range(1, len(singles)):
+        left = fold(Merged.join, singles[:cut])
+        right = fold(Merged.join, singles[cut:])
         assert left.join(right) == in_a_row
         assert SPEC.loaded(left.saved()).join(SPEC.loaded(right.saved())) == in_a_row
     json.loads(in_a_row.payload())
@@ -146,8 +146,9 @@ def test_the_order_of_a_sum_cannot_be_seen(values: list[float]) -> None:
 
 @rule("merge-7")
 def test_what_was_merged_stays_as_it_is() -> None:
-    begun = Reduce.parse("[/a:append,/a:union@u]").begin(b'{"a":[1]}')
-    begun.add(b'{"a":[2]}')
+    reduce = Reduce.parse("[/a:append,/a:union@u]")
+    begun = reduce.begin(b'{"a":[1]}')
+    begun.join(reduce.begin(b'{"a":[2]}'))
     assert begun.payload() == b'{"a":[1],"u":[1]}'
 
 

@@ -35,20 +35,16 @@ def begun(merge: Reduce | Merger) -> Callable[[bytes], Accumulator]:
     return begin
 
 
-def combined(accumulator: Accumulator, *payloads: bytes) -> bytes | None:
-    """The message that several become; None as soon as a merger will not have it."""
-    for payload in payloads:
-        more = accumulator.add(payload)
-        if more is None:
-            return None
-        accumulator = more
-    return accumulator.payload()
+def combined(begin: Callable[[bytes], Accumulator], one: bytes, later: bytes) -> bytes | None:
+    """The message that two become; None if a merger declines."""
+    joined = begin(one).join(begin(later))
+    return None if joined is None else joined.payload()
 
 
 @rule("merge-6")
 def test_reducers_combine_field_by_field() -> None:
     begin = begun(Reduce.of({"/qty": "sum", "/px": "max"}))
-    merged = combined(begin(b'{"qty":1,"px":5,"v":1}'), b'{"qty":2,"px":3,"v":2}')
+    merged = combined(begin, b'{"qty":1,"px":5,"v":1}', b'{"qty":2,"px":3,"v":2}')
     assert merged is not None
     assert msgspec.json.decode(merged) == {"qty": 3, "px": 5, "v": 2}
 
@@ -69,10 +65,7 @@ def merger(answer: Any) -> Merger:
 )
 def test_a_merger_has_four_answers(answer: Any, expected: bytes | None) -> None:
     """Diffusion's merge results; kept values go as they were published."""
-    begin = begun(merger(answer))
-    assert combined(begin(b'{"v": 1}'), b'{"v": 2}') == expected
-    joined = begin(b'{"v": 1}').join(begin(b'{"v": 2}'))
-    assert (None if joined is None else joined.payload()) == expected
+    assert combined(begun(merger(answer)), b'{"v": 1}', b'{"v": 2}') == expected
 
 
 def total(current: Any, new: Any) -> Any:
