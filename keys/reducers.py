@@ -354,7 +354,7 @@ class Merged(msgspec.Struct, frozen=True, gc=False):
 
     def join(self, other: Merged) -> Merged:
         """Return the merged message joined with a later one of the same reducers."""
-        assert other.reduce == self.reduce, "only what was merged alike can be joined"
+        assert other.reduce == self.reduce, "both have the same reducers"
         pairs = zip(self.reduce.kinds, self.states, other.states, strict=True)
         states = (join(kind, one, later) for kind, one, later in pairs)
         return Merged(self.reduce, other.last, tuple(states))
