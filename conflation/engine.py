@@ -105,7 +105,7 @@ class Engine:
             TopicUnknown: there is none of that name.
         """
         before = self.topic(name)
-        if before.go_on_in(epoch, kept.former):
+        if before.continue_in(epoch, kept.former):
             return
         before.expiry.forget()
         self._topics[name] = before.successor(epoch)

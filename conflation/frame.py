@@ -21,13 +21,13 @@ class RemovalReason(StrEnum):
     ENTITLEMENT = "entitlement"
 
 
-# Frames hold texts, bytes and numbers, so no cycle goes through them. There may be millions: the
-# garbage collector need not visit each.
+# Frames hold texts, bytes and numbers, so they are in no reference cycle. There may be millions,
+# which the garbage collector need not visit.
 class Frame(msgspec.Struct, frozen=True, gc=False):
     """One message as published: shared by every board, log and session that refers to it.
 
-    `key` is the canonical key a subscriber knows it by, empty where there is none.
-    `timestamp_ms` is wall time at publication. `exempt`: its publisher excludes it from conflation.
+    `key` is its canonical row key, empty if the topic has no key. `timestamp_ms` is wall time at
+    publication. `exempt`: its publisher excludes it from conflation.
     """
 
     offset: int
@@ -38,16 +38,16 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     removed: ClassVar[bool] = False
 
     def __deepcopy__(self, memo: object) -> Self:
-        return self  # immutable: the copy that a trace begins with shares it
+        return self  # immutable, so the copy for a trace shares it
 
 
 class Tombstone(Frame, frozen=True, gc=False, kw_only=True):
-    """A key that left: in a topic's sequence the removal of a record, on a board what stays of it.
+    """A key that left: among a topic's messages the removal of a record, on a board what remains.
 
-    On a board `payload` is the record as it last was there, `put_offset` and `put_ms` are when it
-    was put, `spans` the offsets `[entered, left)` during which the key was there. `record` is the
-    record as it is now, where it lives on without matching. As a row it may stand for `messages`
-    of which no row was sent, the first of them at `first`.
+    On a board `payload` is the last value that it had, `put_offset` and `put_ms` are when that was
+    put, `spans` the offsets `[entered, left)` in which the key was there. `record` is the present
+    value of a record that only stopped matching. As a row it may stand for `messages` of which no
+    row was sent, the first of them at `first`.
     """
 
     reason: RemovalReason = RemovalReason.DELETED
@@ -61,19 +61,19 @@ class Tombstone(Frame, frozen=True, gc=False, kw_only=True):
     removed: ClassVar[bool] = True
 
     def held_at(self, position: int) -> bool:
-        """Return True if a consumer at this position still shows the key that left."""
-        # Half-open: a consumer at `left` has seen the removal.
+        """Return True if a consumer at this position still has the key that left."""
+        # Half-open: a consumer at `left` was sent the removal.
         return any(entered <= position < left for entered, left in self.spans)
 
     def as_put(self) -> Frame:
-        """Return the frame that was here before the key left."""
+        """Return the last value as a frame."""
         return Frame(self.put_offset, self.payload, self.key, self.put_ms)
 
 
 class Row(Frame, frozen=True, gc=False, kw_only=True):
     """A frame with what it stands for: `messages` conflated ones, the first of them at `first`.
 
-    `patch` is the merge patch that may be sent in place of the payload, to a holder of its base.
+    `patch` is the merge patch that may be sent in place of the payload, if the client has its base.
     """
 
     first: int = 0
@@ -95,10 +95,9 @@ def sent_bytes(frame: Frame) -> int:
 class Batch:
     """Rows that are sent together, oldest first: from after `since` up to `position`.
 
-    `low_water` is the offset at or below which nothing is still held or queued once these rows
-    are sent; None while a backlog remains, so that no id promises too much. `has_more` is True if
-    they are a part of a flush, and not its last one. In `encoded` the gateway keeps the bytes that
-    it makes, once for every subscriber of the lane.
+    `low_water` is the offset up to which everything is sent with these rows; None while a backlog
+    remains, as no event may have an id then. `has_more`: another part of the same flush follows. In
+    `encoded` the gateway caches the bytes, for all subscribers of the lane.
     """
 
     __slots__ = (
@@ -121,34 +120,32 @@ class Batch:
         self.low_water = low_water
         self.has_more = has_more
         self.payload_bytes = sum(len(frame.payload) for frame in self.frames)
-        # By format; a dict, not one field, as members of a lane may have different formats.
+        # By format, as members of a lane may have different ones.
         self.encoded: dict[str, bytes] = {}
         self._messages: int | None = None
 
     def __deepcopy__(self, memo: object) -> Self:
-        return self  # rows never change, and bytes once made serve the copy as well
+        return self  # rows never change, and the cached bytes may be shared
 
     def messages(self) -> int:
-        """Count the rows that bring a value; a removal brings none."""
-        if self._messages is None:  # asked for every member of a lane
+        """Count the rows that are values, not removals."""
+        if self._messages is None:  # cached, as every member of a lane needs it
             self._messages = sum(not frame.removed for frame in self.frames)
         return self._messages
 
 
 ROWS_AT_ONCE = 5_000
-"""Rows that are sent at once at most: a tiny row costs some microseconds, whatever its bytes."""
+"""The most rows that are sent at once: even a tiny row takes some microseconds."""
 MADE_AT_ONCE = 1_000
-"""Rows that are made at once at most: to combine a key's messages, or to select fields, costs ten
-times what it costs to send a row as it is."""
+"""The most rows that are made at once: combining messages or selecting fields takes ten times as
+long as sending a row as it is."""
 
 
 def prefix_within(frames: Sequence[Frame], bytes_max: int) -> int:
-    """Count the first frames that fit into `bytes_max`; at least one, so that work goes on.
+    """Return how many of the first frames fit into `bytes_max`, at least one.
 
-    There are at most `ROWS_AT_ONCE`, and those of the last one's offset.
-
-    Rows of one offset, of which a derived board may have several, stay together: a prefix is a
-    position.
+    Rows of one offset, of which a derived board may have several, stay together, so that a prefix
+    ends at a position. Apart from these there are at most `ROWS_AT_ONCE`.
     """
     room = bytes_max
     for count, frame in enumerate(frames):
@@ -167,10 +164,10 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     first_ms: int
 
     def then(self, other: Receipt) -> Receipt:
-        """Return both together; nothing has no first.
+        """Return the sum of both; an empty receipt has no first message.
 
-        Mostly this one is the older. Over several changes of options it need not be: what an
-        earlier lane had not reported may reach a later one after what that lane has seen since.
+        Usually this one is older, but not always: after several changes of options, messages that
+        an earlier lane had not reported may be added after newer ones.
         """
         if not self.messages or not other.messages:
             return self if self.messages else other
@@ -178,11 +175,11 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
         return Receipt(self.messages + other.messages, oldest.first, oldest.first_ms)
 
     def after(self, earlier: Receipt | None) -> Receipt:
-        """Return both together; this one alone if nothing came earlier."""
+        """Return the sum with an earlier receipt, if there is one."""
         return self if earlier is None else earlier.then(self)
 
     def on(self, frame: Frame, patch: bytes | None = None) -> Frame:
-        """Return the row that a frame becomes; the frame if it stands for itself alone."""
+        """Return a frame with this receipt; the frame itself if it stands only for itself."""
         if isinstance(frame, Tombstone):
             return msgspec.structs.replace(
                 frame, messages=self.messages, first=self.first, first_ms=self.first_ms
@@ -197,7 +194,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
                 first=self.first,
                 first_ms=self.first_ms,
                 patch=patch,
-                exempt=False,  # an exempt row stands for itself alone, and this one for several
+                exempt=False,  # an exempt row would stand only for itself
             )
         return Row(
             frame.offset,
@@ -212,7 +209,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 def receipt_of(frame: Frame) -> Receipt:
-    """Return what a row stands for: a message for itself, a removal for none."""
+    """Return the messages that a row stands for: one for a plain frame, none for a removal."""
     if isinstance(frame, Tombstone) and not frame.messages:
         return Receipt(0, frame.offset, frame.timestamp_ms)
     if isinstance(frame, Row | Tombstone):
@@ -222,10 +219,10 @@ def receipt_of(frame: Frame) -> Receipt:
 
 @dataclass(frozen=True, slots=True)
 class RestoredTopic:
-    """A topic as its store kept it, for the engine after a start.
+    """A stored topic, from which the engine restores it.
 
-    `records` are the newest frames of its keys by rising offset, with tombstones of keys that have
-    left, none older than `horizon`; `journal` is what follows `dropped_through`, up to `head`.
+    `records` are the newest frames of its keys in order of their offsets, with tombstones of keys
+    that have left, none older than `horizon`; `journal` follows `dropped_through`, up to `head`.
     Replaced exempt messages may be missing up to `exempt_through`. `former` has the epochs that the
     topic's epoch continues, each with the last offset that both have.
     """
@@ -240,8 +237,8 @@ class RestoredTopic:
 
     @property
     def through(self) -> int:
-        """The offset up to which the records have every message; the journal has those after it.
+        """The offset up to which the records include all messages; later ones are in the journal.
 
-        Each message is its key's newest, or a newer one of the key is among them.
+        Of each key that has messages up to it, the records have the newest.
         """
         return max(self.horizon, self.records[-1].offset if self.records else 0)

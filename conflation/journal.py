@@ -1,4 +1,4 @@
-"""The log: frames in order, bounded; a topic's journal, with its replays, and a lane's list."""
+"""The log: frames in order, bounded. A topic's journal and the list of a lane are logs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.steps import RowBuild, Steps
 
-_COMPACT_AT = 4_096  # dropped frames: one copy of the list pays for so many drops
+_COMPACT_AT = 4_096  # dropped frames after which the lists are copied
 _DROPPED = Frame(0, b"")
 
 
 class Log:
     """Frames by rising offset, with running sums of their payload bytes.
 
-    Frames leave only at the old end, so a place is found by bisection, and messages and bytes
-    after a position are a subtraction.
+    Frames are dropped only at the old end. So a position is found by bisection, and the messages
+    and bytes after it are differences.
 
     Attributes:
         dropped_through: the offset of the newest frame that has left; 0 for none.
@@ -28,14 +28,14 @@ class Log:
     """
 
     def __init__(self, size_of: Callable[[Frame], int] | None = None) -> None:
-        """Begin empty; `size_of` counts a frame's bytes where they are not those of its payload."""
+        """Begin empty; `size_of` counts a frame's bytes, by default those of its payload."""
         self._size_of = size_of
         self._frames: list[Frame] = []
-        # An array and no list: a fifth of the memory, and the garbage collector looks past it.
+        # An array takes a fifth of a list's memory, and the garbage collector skips it.
         self._bytes_through = array("q")
         self._start = 0
-        self._bytes_total = 0  # of all frames ever, and of those that the lists have lost
-        self._bytes_lost = 0
+        self._bytes_total = 0  # of all frames ever
+        self._bytes_lost = 0  # of frames that are not in the lists any more
         self.dropped_through = 0
         self.dropped_ms: int | None = None
 
@@ -68,7 +68,7 @@ class Log:
         """Add frames at the new end; return the bytes added."""
         added = list(frames)
         size_of, before = self._size_of, self._bytes_total
-        # Three steps over all frames: a loop over each frame costs half as much again.
+        # Three passes in C are faster than one loop.
         sizes = [len(frame.payload) if size_of is None else size_of(frame) for frame in added]
         self._frames += added
         self._bytes_through.extend(islice(accumulate(sizes, initial=before), 1, None))
@@ -92,7 +92,7 @@ class Log:
             newest_gone = self._frames[start - 1]
             self.dropped_through = newest_gone.offset
             self.dropped_ms = newest_gone.timestamp_ms
-            # Freed with the publish that drops them: `_compact` would free half the log at once.
+            # Free them now: `_compact` would free half of the log at once.
             self._frames[self._start : start] = [_DROPPED] * (start - self._start)
             self._start = start
             self._compact()
@@ -102,7 +102,7 @@ class Log:
         start = max(self._start, len(self._frames) - history.messages_max)
         if history.bytes_max is not None:
             spare = self._bytes_total - history.bytes_max
-            # The sums rise, so the first frame that may stay is found by bisection.
+            # The sums increase, so the first frame to keep is found by bisection.
             if spare > self._bytes_lost:
                 start = max(start, bisect_right(self._bytes_through, spare - 1) + 1)
         if history.age_ms is not None and len(self):
@@ -125,17 +125,18 @@ class Log:
             self._frames, self._bytes_through = [], array("q")
             self._bytes_total = self._bytes_lost = self._start = 0
         elif self._start > _COMPACT_AT and self._start * 2 > len(self._frames):
-            # Both are one move of memory, whatever the log has: the sums stay as they are.
+            # Each is one move of memory; the sums need no update.
             self._bytes_lost = self._bytes_through[self._start - 1]
             del self._frames[: self._start], self._bytes_through[: self._start]
             self._start = 0
 
 
 class SharedReplays:
-    """Replays of a topic that subscribers are still sent: an equal one has the same rows.
+    """Replays of a topic that subscribers are being sent; equal subscriptions share the rows.
 
-    Readers that come back at once, as after a restart of the network, ask the same question. Its
-    answer costs all messages of the journal, so it is made once while anyone holds it.
+    Readers that reconnect at once, as after a network failure, resume from the same bookmark. Their
+    rows are made of all messages of the journal, so they are made once while a subscriber uses
+    them.
     """
 
     def __init__(self) -> None:
@@ -144,9 +145,9 @@ class SharedReplays:
     def build(
         self, lane_id: Hashable, after: int, last: int, steps: Callable[[], Steps[list[Frame]]]
     ) -> RowBuild:
-        """Return the rows of the messages after an offset up to `last`, made if they must be.
+        """Return the build of the rows after an offset up to `last`, begun if there is none.
 
-        Messages never change, so nothing else decides what the rows are.
+        Messages never change, so the rows depend on nothing else.
         """
         found = self._builds.get((lane_id, after, last))
         if found is None:

@@ -1,4 +1,4 @@
-"""Outputs: what a session takes, in the order of sending, and announcements to the gateway."""
+"""Outputs: what a session takes, in order of sending; and announcements to the gateway."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class CloseReason(StrEnum):
 
     @property
     def reconnect(self) -> bool:
-        """True if the client should come back by itself."""
+        """True if the client should reconnect by itself."""
         return self not in _FINAL
 
 
-# These ends were decided by a person or by the client: coming back would undo them.
+# A person or the client has decided these; reconnecting would undo them.
 _FINAL = frozenset((CloseReason.CLOSED_BY_ADMIN, CloseReason.REPLACED, CloseReason.UNSUBSCRIBED))
 
 
@@ -42,7 +42,7 @@ class ResumeMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one subscription; `op` is `publish` or `snapshot`; removals carry `oof` instead."""
+    """Rows of one subscription; `op` is `publish` or `snapshot`, except for removals (`oof`)."""
 
     name: str
     topic: str
@@ -74,9 +74,8 @@ class GroupEnd:
 class Resumed:
     """The mode in which a bookmark is continued, with the messages and time since it.
 
-    The time is None where it is unknown. `bookmark` is the client's position if no row follows
-    that would carry one. `not_found` is what stands in for messages that are gone, None if none
-    are missing.
+    The time is None if it is unknown. `bookmark` is the client's position if no row follows that
+    would carry one. `not_found` is what replaces messages that are gone; None if none are missing.
     """
 
     name: str
@@ -90,7 +89,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A subscription was added, or a pattern takes one more topic."""
+    """A subscription was added, or a topic to the subscription of a pattern."""
 
     name: str
     topic: str
@@ -173,13 +172,13 @@ class HistoryWanted:
     """
 
     session: str
-    # A name, not the object: the subscription may have ended when its history comes.
+    # By id, as the subscription may have ended when its history is supplied.
     subscriber: tuple[str, str]
     epoch: str
     after: int
 
 
-# What the engine announces to its driver. Events are what a client receives: the outputs as bytes.
+# What the engine announces to its driver; a client receives outputs, encoded as events.
 Announcement = (
     SessionReady | CohortReady | SessionClosed | RecordsExpired | QueueCrossed | HistoryWanted
 )

@@ -25,9 +25,9 @@ _offset_of = attrgetter("offset")
 
 
 class Pairs(Sequence[Pair]):
-    """Board keys and their rows, side by side: two lists in place of a tuple for each row.
+    """Board keys and their rows, as two lists in place of a tuple for each row.
 
-    A million tuples cost a tenth of a second to make, and again to free.
+    Making a million tuples takes a tenth of a second, and freeing them as long again.
     """
 
     __slots__ = ("frames", "keys")
@@ -40,8 +40,8 @@ class Pairs(Sequence[Pair]):
         return len(self.frames)
 
     def without(self, sent: Mapping[str, int]) -> Pairs:
-        """Return the rows but those of which this offset was sent, by key."""
-        # In C, and no tuple for each: those of a million keys would be visited by the collector.
+        """Return the rows without those that were sent; `sent` has the offset of each by key."""
+        # In C and without tuples, which the garbage collector would visit.
         keeps = list(map(ne, map(_offset_of, self.frames), map(sent.get, self.keys)))
         return Pairs(list(compress(self.keys, keeps)), list(compress(self.frames, keeps)))
 
@@ -61,25 +61,24 @@ class Pairs(Sequence[Pair]):
 class Board:
     """Answers one question, `rows`: what has changed since a position, oldest first?
 
-    A dict in which a changed key is taken out and put in again at the end. An answer walks back
-    from the newest end, so it costs what changed and nothing else. A key that leaves stays as a
-    tombstone with the spans of offsets in which it was there: a consumer at position P holds the
-    key exactly if a span contains P.
+    It is a dict in which a changed key is moved to the end. An answer walks back from the end, so
+    it takes time only for the keys that changed. A key that leaves stays as a tombstone with the
+    spans of offsets in which it was there: a consumer at position P holds the key exactly if a span
+    contains P.
     """
 
     def __init__(self) -> None:
         self.head = 0
         self.horizon = 0
-        # Every key once, a tombstone where it has left: one dict, so that removals and values have
-        # one order, and an answer is one walk.
+        # Every key once, values and tombstones in one order, so that an answer is one walk.
         self._frames: dict[str, Frame] = {}
-        # Since when a key has been there without a break: what a tombstone's last span begins with.
+        # The offset since which a key is there, at which the last span of a tombstone will begin.
         self._entered: dict[str, int] = {}
-        # Kept while a key is back, too: it may leave again, to consumers who missed both.
+        # The earlier spans of a key, also while it is there: it may leave again.
         self._departed: dict[str, tuple[Span, ...]] = {}
-        # The tombstones among the frames, in their order: there may be few of them among millions.
+        # The tombstones of `_frames`, in their order: there may be few of them among millions.
         self._gone: dict[str, Tombstone] = {}
-        # Replaced on the board, and sent all the same; in the order in which they were replaced.
+        # Exempt messages, which are sent although they were replaced; in order of replacement.
         self._exempt: list[Frame] = []
         self.exempt_through = 0
 
@@ -97,7 +96,7 @@ class Board:
 
     @property
     def tombstones(self) -> int:
-        """The number of keys that have left and are not forgotten."""
+        """The number of keys that have left and are not trimmed."""
         return len(self._gone)
 
     @property
@@ -106,13 +105,13 @@ class Board:
         return len(self._exempt)
 
     def put(self, board_key: str, frame: Frame) -> Frame | None:
-        """Let a frame take its key's place, and return the live frame that it replaces.
+        """Put the newest frame of a key, and return the live frame that it replaces.
 
-        Offsets never fall: a board is fed in publication order. One message may change several
-        keys of a derived board, at the same offset.
+        Frames are put in publication order. One message may change several keys of a derived board,
+        at the same offset.
         """
-        assert frame.offset >= self.head, "a board is fed in publication order"
-        # Taken out and put in again: a dict keeps the place of a key that is only assigned.
+        assert frame.offset >= self.head, "frames are put in publication order"
+        # Removed and inserted: a dict keeps the place of a key that is only assigned.
         replaced = self._frames.pop(board_key, None)
         self._frames[board_key] = frame
         self.head = frame.offset
@@ -126,10 +125,10 @@ class Board:
 
     def put_all(self, frames: Sequence[Frame]) -> None:
         """Put live frames, each under its own key, as `put` does one by one."""
-        assert frames[0].offset >= self.head, "a board is fed in publication order"
+        assert frames[0].offset >= self.head, "frames are put in publication order"
         newest, entered, gone = self._frames, self._entered, self._gone
         take, keep = newest.pop, self._exempt.append
-        # `put` without its call, which would cost as much as all that it does.
+        # `put` inlined: a call takes as long as all that it does.
         for frame in frames:
             board_key = frame.key
             replaced = take(board_key, None)
@@ -143,10 +142,10 @@ class Board:
 
     def remove(self, board_key: str, removal: Tombstone) -> Tombstone | None:
         """Put a tombstone where the key was; None if it was not there."""
-        assert removal.offset >= self.head, "a board is fed in publication order"
+        assert removal.offset >= self.head, "frames are put in publication order"
         entered = self._entered.pop(board_key, None)
         if entered is None:
-            return None  # a second removal is no news, and would hide the value of the first
+            return None  # a second removal would hide the value that the first one removed
         spans = _merged((*self._departed.get(board_key, ()), (entered, removal.offset)))
         self._departed[board_key] = spans
         gone = self._frames.pop(board_key)
@@ -168,11 +167,11 @@ class Board:
         return tombstone
 
     def rows(self, since: int, until: int | None = None, *, oof: bool = False) -> Sequence[Pair]:
-        """Return what brings a consumer from `since` to `until`, by key, oldest first.
+        """Return the rows that bring a consumer from `since` to `until`, by key, oldest first.
 
-        With `oof` (rows that tell of removals), removals up to `until` are rows. Otherwise a
-        removed key shows the last value it had. Replaced exempt messages are rows too. A position
-        before `horizon` cannot be answered: tombstones may be missing.
+        With `oof`, removals up to `until` are rows. Otherwise the row of a removed key is the last
+        value it had. Replaced exempt messages are rows, too. A position before `horizon` cannot be
+        answered, as tombstones may be missing.
         """
         assert since >= self.horizon, "this position is before the tombstones' horizon"
         if self._has_only_values(since):
@@ -186,15 +185,15 @@ class Board:
         found.reverse()
         for board_key, frame in reversed(self._frames.items()):
             if frame.offset <= since:
-                break  # offsets fall on this walk, so all the rest is older: cost is what changed
+                break  # offsets decrease on this walk, so all others are older
             row: Frame | None = frame
             if isinstance(frame, Tombstone):
                 row = _row_of_gone(frame, since, last, oof=oof, shown=board_key in shown)
             if row is not None and row.offset <= last:
                 found.append((board_key, row))
         found.reverse()
-        # Exempt messages stand apart, and a value that a removal took away has an older offset than
-        # its tombstone. The sort is stable: the reversals decide the order of equal offsets alone.
+        # Exempt messages are not in order, and the last value of a removed key is older than its
+        # tombstone. The sort is stable, so the reversals only order equal offsets.
         found.sort(key=lambda row: row[1].offset)
         return found
 
@@ -204,9 +203,9 @@ class Board:
         return not self._exempt and (newest_gone is None or newest_gone.offset <= since)
 
     def _values_since(self, since: int) -> Sequence[Pair]:
-        """Answer the common case, a flush of a plain interval, with as little work as can be."""
+        """Answer the common case, a flush of a plain interval, as fast as possible."""
         if self.has_many(since):
-            # In C: to copy all references and to search them costs less than a walk over many.
+            # In C: copying and searching all references is faster than a walk over many.
             frames = list(self._frames.values())
             start = bisect_right(frames, since, key=_offset_of)
             return Pairs(list(islice(self._frames, start, None)), frames[start:])
@@ -219,17 +218,17 @@ class Board:
         return found
 
     def part(self, since: int, rows_max: int, *, cut: int | None = None) -> Sequence[Pair]:
-        """Return the first newest frames that a holder of `since` lacks, oldest first.
+        """Return the oldest of the frames that a holder of `since` lacks.
 
-        About `rows_max`; those of one offset stay together, so that the last one's is a position.
-        Removals are tombstones. A key that came and left meanwhile, and replaced exempt messages,
-        are left out: only the newest is asked for.
+        About `rows_max`; those of one offset stay together, so that the last offset is a position.
+        Removals are tombstones. Keys that came and left meanwhile, and replaced exempt messages,
+        are left out.
 
         Args:
             since: what the holder has; -1 for nothing at all.
-            rows_max: a part is about so long; one that is shorter is the last.
-            cut: of a holder of earlier parts, where the first one began; a snapshot's is the head
-                at its beginning. What left later is sent, held or not.
+            rows_max: about how long a part is; a shorter one is the last.
+            cut: of a holder of earlier parts, where the first one began; of a snapshot, the head
+                at its beginning. Keys that left later are sent, held or not.
         """
         if since >= 0 and cut is None:
             assert since >= self.horizon, "this position is before the tombstones' horizon"
@@ -249,7 +248,7 @@ class Board:
         if since < 0:
             return self._frames.items()
         if self.has_many(since):
-            # In C: to copy all references and to search them costs less than a walk over many.
+            # In C: copying and searching all references is faster than a walk over many.
             frames = list(self._frames.values())
             start = bisect_right(frames, since, key=_offset_of)
             return zip(islice(self._frames, start, None), frames[start:], strict=False)
@@ -263,17 +262,17 @@ class Board:
         return frame is not None and frame.offset > since
 
     def count_since(self, since: int) -> int | None:
-        """Count the values that have changed since; None where each row has to be looked at."""
+        """Count the values that have changed since; None if the rows have to be made for it."""
         return len(self._values_since(since)) if self._has_only_values(since) else None
 
     def live(self) -> list[Frame]:
-        """Return the state of the board now, an exact cut: every live frame, oldest first."""
+        """Return every live frame, oldest first."""
         return [frame for frame in self._frames.values() if not frame.removed]
 
     def frames(self) -> list[Frame]:
         """Return every newest frame, tombstones included, oldest first.
 
-        A copy of references and nothing else: 5 ms of a million keys, a tenth of `live`.
+        Only references are copied: 5 ms for a million keys, a tenth of `live`.
         """
         return list(self._frames.values())
 
@@ -283,7 +282,7 @@ class Board:
         return None if frame is None or frame.removed else frame
 
     def row(self, board_key: str, since: int, *, oof: bool = False) -> Frame | None:
-        """Return the newest row of one key in what `rows` answers; None if it has none."""
+        """Return the newest row of one key among those of `rows`; None if it has none."""
         frame = self._frames.get(board_key)
         if frame is None or frame.offset <= since:
             return None
@@ -294,7 +293,7 @@ class Board:
     def held_at(self, board_key: str, position: int) -> bool:
         """Return True if a consumer at this position had the key.
 
-        Merged spans may say so wrongly (rule board-2 in docs/semantics/boards.md).
+        It may wrongly return True after spans were merged (rule board-2).
         """
         entered = self._entered.get(board_key)
         if entered is not None and entered <= position:
@@ -315,17 +314,17 @@ class Board:
     def exempt_last(self) -> int:
         """The offset of the newest exempt message that was replaced, kept or not; 0 for none.
 
-        A board that is stored as its newest frames alone has lost these.
+        A board that is stored only as its newest frames has lost these.
         """
-        # They stand in the order in which they were replaced, and an older one may be the last.
+        # In order of replacement the last one need not be the newest.
         return max((self.exempt_through, *(frame.offset for frame in self._exempt)))
 
     def restore(self, rows: Iterable[Pair], horizon: int, exempt_through: int) -> None:
         """Restore a board from its newest frames, oldest first.
 
-        When the keys appeared is unknown: 0 is assumed, so every position held them.
+        The offsets at which keys appeared are unknown: with 0, every position holds them.
         """
-        assert not self._frames, "only a new board takes over what was kept"
+        assert not self._frames, "only a new board is restored"
         for board_key, frame in rows:
             if isinstance(frame, Tombstone):
                 self._departed[board_key] = spans = ((0, frame.offset),)
@@ -337,12 +336,12 @@ class Board:
         self.horizon, self.exempt_through = horizon, exempt_through
 
     def forget_through(self, offset: int) -> None:
-        """Forget the keys that have not changed after an offset: no consumer asks for them.
+        """Forget the keys that have not changed after an offset, which no consumer needs.
 
-        For a board without removals, whose keys are no records. The oldest stand first, so this
-        costs what it forgets.
+        For a board without removals, whose keys are no records. The oldest are first, so only the
+        forgotten ones are visited.
         """
-        # In one walk: a dict looks for its first entry past all that were taken out before it.
+        # In one walk: finding the first entry of a dict skips all removed ones before it.
         forgotten = takewhile(lambda row: row[1].offset <= offset, self._frames.items())
         for board_key, _ in list(forgotten):
             del self._frames[board_key], self._entered[board_key]
@@ -375,7 +374,7 @@ class Board:
         return len(stale)
 
     def trim_half(self, horizon: int) -> None:
-        """Drop the older half of the tombstones, but none after `horizon`: those are needed."""
+        """Drop the older half of the tombstones, but none after `horizon`."""
         middle = next(islice(self._gone.values(), len(self._gone) // 2, None))
         self.trim(min(horizon, middle.offset))
 
@@ -390,9 +389,9 @@ class Board:
 def _row_of_gone(
     gone: Tombstone, since: int, until: int, *, oof: bool, shown: bool
 ) -> Frame | None:
-    """Return the row of a key that left: its removal, or the value that it took away.
+    """Return the row of a key that left: its removal, or the last value it had.
 
-    `shown`: the same answer has an exempt value of the key, which the removal takes back.
+    `shown`: the same answer has an exempt value of the key, which needs the removal.
     """
     if oof and gone.offset <= until:
         return gone if shown or gone.held_at(since) else None
@@ -400,9 +399,9 @@ def _row_of_gone(
 
 
 def _merged(spans: tuple[Span, ...]) -> tuple[Span, ...]:
-    """Keep the list short: the two oldest spans become one that covers both.
+    """Merge the two oldest spans into one that covers both, if there are too many.
 
-    A consumer between them is then sent a removal of what it does not hold, which does no harm.
+    A consumer between them is then sent a removal of a key it does not hold, which is harmless.
     """
     if len(spans) <= SPANS_MAX:
         return spans

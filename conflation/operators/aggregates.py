@@ -40,8 +40,8 @@ class RunningGroup:
         # By record key, what the aggregates still have of records that have changed.
         self._stale: dict[str, Frame | None] = dict.fromkeys(records)
 
-    def note(self, record_key: str, before: Frame | None) -> None:
-        """Note that a record has changed; `before`: what it was in this group, if it was there."""
+    def record_change(self, record_key: str, before: Frame | None) -> None:
+        """Record a change of a record; `before`: its earlier frame, if it was in this group."""
         self._stale.setdefault(record_key, before)
 
     @property

@@ -119,7 +119,7 @@ class GroupByOperator(Operator):
         if running is None:
             return
         self._stale -= running.stale
-        running.note(record_key, before)
+        running.record_change(record_key, before)
         # Not all at once: many groups reach any bound of their own in the same publish.
         if self._stale + running.stale > STALE_MAX:
             running.catch_up(self._groups[group], CAUGHT_UP_AT_ONCE)

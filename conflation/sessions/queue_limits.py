@@ -38,7 +38,7 @@ class QueueLimiter:
 
     def enforce_grown(self, topic: Topic) -> None:
         """Apply the limits of sessions whose queues may be full: a topic has new messages."""
-        for session_id in dict.fromkeys(place[0] for place in topic.overgrown()):
+        for session_id in dict.fromkeys(place[0] for place in topic.grown_queues()):
             self.enforce(self._registry.isolate(session_id))
 
     def joined(self, session: Session, subscriber: Subscriber) -> None:
@@ -182,8 +182,8 @@ class QueueLimiter:
             if subscriber.topic.definition.policy is QueuePolicy.CONFLATE:
                 subscriber.conflate()
         # All subscriptions of such a topic, also those with an interval (rule queue-7).
-        crowding = {each.topic for each in queued if _unsubscribes(each)}
-        ended = [each for each in session.subscribers if each.topic in crowding]
+        topics = {each.topic for each in queued if _unsubscribes(each)}
+        ended = [each for each in session.subscribers if each.topic in topics]
         for subscriber in ended:
             self._unsubscribed += 1
             self._registry.end_subscriber(session, subscriber, "BACK_PRESSURE")

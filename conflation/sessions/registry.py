@@ -198,7 +198,7 @@ class SessionRegistry:
         """After a publish, end the subscriptions for which more than `keys_max` keys wait."""
         if self._keys_max is None:
             return
-        for member in topic.crowding(self._keys_max):
+        for member in topic.crowded_members(self._keys_max):
             session = self.isolate(member.session)
             self.end_subscriber(session, self.subscriber_of(member), "BACK_PRESSURE")
 

@@ -8,19 +8,19 @@ from tidegate.keys.text.duration import Instant
 
 
 class ExpiryDeadlines:
-    """Deadlines of a topic's messages in the order of publication; records are not looked at.
+    """Deadlines of a topic's messages in the order of publication; no record is read.
 
-    A record that was published again since has a newer offset, so that all records up to an
-    offset are due together. `deadline` is that of the next ones.
+    A record that was published again has a newer offset, so all records up to an offset are due
+    together. `deadline` is the earliest one.
     """
 
     def __init__(self) -> None:
         self.deadline: Instant | None = None
         self._due: deque[tuple[Instant, int]] = deque()
 
-    def note(self, offset: int, due: Instant) -> None:
-        """Note that messages up to this offset expire then, at the latest."""
-        # A shorter expiration overtakes: what was due later is due with it.
+    def schedule(self, offset: int, due: Instant) -> None:
+        """Let messages up to this offset expire at `due`, at the latest."""
+        # After a shorter expiration, messages with later deadlines are due with these.
         while self._due and self._due[-1][0] >= due:
             self._due.pop()
         self._due.append((due, offset))

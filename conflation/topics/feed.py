@@ -154,7 +154,7 @@ class Feed:
         """Record that the board is stored up to an offset; later tombstones must be kept."""
         self._checkpointed = offset
 
-    def overgrown(self) -> list[Place]:
+    def grown_queues(self) -> list[Place]:
         """Return the queues that may have reached the next relevant level."""
         return self.watermarks.due(self.grown_messages, self.grown_bytes)
 
@@ -294,7 +294,7 @@ class Feed:
         # Twice what is needed, or each flush would search in vain.
         self._keys_max = max(FORGOTTEN_AT, 2 * len(self.board))
 
-    def crowding(self, keys_max: int) -> list[Member]:
+    def crowded_members(self, keys_max: int) -> list[Member]:
         """Return the members for which more than `keys_max` keys wait, if keys have no bound."""
         if not self.forgets or len(self.board) <= keys_max:
             return []

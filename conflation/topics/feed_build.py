@@ -14,10 +14,10 @@ from tidegate.conflation.topics.feed import Feed
 
 
 class FeedBuild:
-    """A new feed, filled from records in steps that each cost a bounded number of them.
+    """A new feed, filled from records in steps, each with a bounded number of them.
 
-    What is published meanwhile waits in its order, and is put on the board behind the records; so
-    a build that is done stands where its topic does. Only then the feed has lanes, and is found.
+    Messages that are published meanwhile are put on the board after the records, so a finished
+    build is up to date with its topic. Only then the topic has the feed, and the feed lanes.
 
     Or a feed that `is_there`, whose deferred rows are made in steps: it gets messages by itself.
     """
@@ -30,22 +30,22 @@ class FeedBuild:
         self._missed: deque[Frame] = deque()
         self._since: list[Frame] = []
 
-    def miss(self, frames: Sequence[Frame]) -> None:
-        """Note messages of the topic."""
+    def add(self, frames: Sequence[Frame]) -> None:
+        """Add messages of the topic, which are put on the board after the records."""
         if not self.is_there:
             self._missed.extend(frames)
-        self.follow(frames)
+        self.record(frames)
 
-    def follow(self, frames: Sequence[Frame]) -> None:
-        """Note messages that the finished feed gets by itself, for those who begin after them."""
+    def record(self, frames: Sequence[Frame]) -> None:
+        """Record messages for `since`; the finished feed gets them from its topic."""
         self._since += frames
 
     def since(self, offset: int) -> Sequence[Frame]:
-        """Return the messages of the topic after an offset that is not before the beginning."""
+        """Return the topic's messages after an offset; the build must have begun before it."""
         return self._since[bisect_right(self._since, offset, key=attrgetter("offset")) :]
 
     def steps(self) -> Steps[None]:
-        """Do the work; it is done for as long as nothing is published after the last step."""
+        """Run the build; it ends with the first step after which no message is left to add."""
         feed = self.feed
         frames_max = items_at_once(feed.id.record_cost)
         if not self.is_there:

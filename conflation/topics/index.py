@@ -1,4 +1,4 @@
-"""The index from a field's value to the feeds whose filter asks for it."""
+"""The index from a field's value to the feeds whose filter requires it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Tokens = Callable[[bytes], tuple[str, ...]]
 
 
 class FeedIndex:
-    """Feeds that can only match where a field equals a constant are found, not tried.
+    """Finds feeds whose filter requires that a field equals a constant, without trying them.
 
-    A message costs one look-up for each field that filters ask for, and the feeds found: not the
-    feeds that there are.
+    A message costs one lookup for each field that such filters have, and the feeds that are found,
+    however many other feeds there are.
     """
 
     def __init__(self) -> None:
@@ -26,11 +26,11 @@ class FeedIndex:
 
     @property
     def tried(self) -> Collection[Feed]:
-        """The feeds that every message may concern."""
+        """The feeds that try every message."""
         return self._everything.keys()
 
     def add(self, feed: Feed, wanted: Filter | None) -> None:
-        """Add a new feed, and the filter that decides what concerns it."""
+        """Add a new feed with its filter."""
         equality = _equality(wanted)
         if equality is None:
             self._everything[feed] = None
@@ -50,14 +50,14 @@ class FeedIndex:
             del by_token[token][feed]
             if not by_token[token]:
                 del by_token[token]
-        # A path that no filter asks for any more would be read in each message all the same.
+        # Otherwise each message would be read for a path that no filter has any more.
         if not by_token:
             del self._by_path[equality.path]
 
     def routed(self, frames: Sequence[Frame], records: Board | None) -> dict[Feed, Sequence[Frame]]:
         """Return frames by the feeds that they may concern; `records`: the board before them."""
         routed: dict[Feed, Sequence[Frame]] = {}
-        if self._by_path:  # nearly no topic has such filters, and then no message is read
+        if self._by_path:  # few topics have such filters; others need not read messages
             routed.update(self._looked_up(frames, records))
         routed.update((feed, frames) for feed in self._everything)
         return routed

@@ -25,7 +25,7 @@ from tidegate.conflation.topics.watermarks import Place
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
-# --- What an archive has of a topic's epoch, as the gateway says: it alone can read it
+# --- What an archive has of a topic's epoch; the gateway sets it, as it reads archives
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +72,20 @@ class Topic:
         self._forgetting: list[Feed] = []
         self._held: list[Feed] = []
         self._builds: dict[FeedId, FeedBuild] = {}
-        self._built: list[FeedBuild] = []  # somebody who waited for them is still to begin
+        self._built: list[FeedBuild] = []  # finished, with subscriptions that have not begun yet
         keeps_records = bool(definition.key_spec) or definition.retains
         self.sow = self.feed(FeedId(definition.key_spec)) if keeps_records else None
 
     def successor(self, epoch: str) -> Topic:
-        """Return the topic in another epoch, with nothing in it; what has come in still counts."""
+        """Return the topic in another epoch, empty except for its counters."""
         topic = Topic(self.name, self.definition, epoch)
-        # Counters of a metric must not fall.
+        # Counters of metrics must not decrease.
         topic.messages_in, topic.removals_in = self.messages_in, self.removals_in
         topic.bytes_in = self.bytes_in
         return topic
 
-    def go_on_in(self, epoch: str, former: Mapping[str, int]) -> bool:
-        """Go on in an epoch that continues this one; return False if it lacks what is here.
+    def continue_in(self, epoch: str, former: Mapping[str, int]) -> bool:
+        """Continue in an epoch that continues this one; return False if it lacks messages.
 
         `former`: the epochs that it continues, each with the last offset that both have.
         """
@@ -93,7 +93,7 @@ class Topic:
             return False
         self.epoch, self._former = epoch, former
         self._bookmark = Bookmark(epoch, self.head)
-        self.archived = None  # it is found by the epoch
+        self.archived = None  # the gateway sets it again, for the new epoch
         return True
 
     def redefine(self, definition: Definition) -> None:
@@ -105,11 +105,11 @@ class Topic:
             self.expiry.forget()
 
     def restore(self, kept: RestoredTopic, now: Instant, now_ms: int) -> None:
-        """Take over a stored topic; records expire as much earlier as they are old.
+        """Restore a stored topic; records expire as much earlier as they are old.
 
         `now_ms` is wall time, as frames have it.
         """
-        assert not self.head, "only a new topic takes over what was kept"
+        assert not self.head, "only a new topic is restored"
         self.head, self._former = kept.head, kept.former
         self.journal.dropped_through = kept.dropped_through
         self.journal.extend(kept.journal)
@@ -118,20 +118,20 @@ class Topic:
             return
         self.sow.restore(kept)
         if self.definition.expiration_ns is not None:
-            # The engine's clock is not the wall's: the age is all that both know of a record.
+            # The engine's clock is monotonic, so only a record's age can be carried over.
             for record in self.sow.board.live():
                 age_ns = max(0, now_ms - record.timestamp_ms) * MILLISECOND
-                self.expiry.note(record.offset, now + self.definition.expiration_ns - age_ns)
+                self.expiry.schedule(record.offset, now + self.definition.expiration_ns - age_ns)
 
     def publish(self, frames: Sequence[Frame], now: Instant) -> list[tuple[Feed, Lane]]:
-        """Take in the next frames; return the lanes whose deadline this armed.
+        """Publish the next frames; return the lanes whose deadline this armed.
 
-        A tombstone among them removes the record of its key; it is journalled with the value
-        that it took away.
+        A tombstone among them removes the record of its key, and is journaled with the value of
+        that record.
         """
         assert frames[0].offset == self.head + 1, "offsets have no holes"
         removals = sum(frame.removed for frame in frames)
-        if removals:  # seldom, and only then every frame has to be looked at
+        if removals:  # rare, and only then every frame has to be checked
             frames = self._completed(frames)
         self.head = frames[-1].offset
         self.messages_in += len(frames)
@@ -140,14 +140,14 @@ class Topic:
         self.bytes_in += size
         self.journal.keep(self.definition.history)
         if self.definition.expiration_ns is not None:
-            self.expiry.note(self.head, now + self.definition.expiration_ns)
+            self.expiry.schedule(self.head, now + self.definition.expiration_ns)
         routed = self._index.routed(frames, None if self.sow is None else self.sow.board)
         self._queued = [feed for feed in routed if feed.watermarks.places]
         self._forgetting = [feed for feed in routed if feed.forgets]
         for build in self._builds.values():
-            build.miss(frames)
+            build.add(frames)
         for build in self._built:
-            build.follow(frames)
+            build.record(frames)
         armed = [
             (feed, lane)
             for feed, some in routed.items()
@@ -158,16 +158,16 @@ class Topic:
                 feed.materialize_messages()
         return armed
 
-    def crowding(self, keys_max: int) -> list[Member]:
+    def crowded_members(self, keys_max: int) -> list[Member]:
         """Return the members for which the last call of `publish` leaves too many keys waiting."""
-        return [member for feed in self._forgetting for member in feed.crowding(keys_max)]
+        return [member for feed in self._forgetting for member in feed.crowded_members(keys_max)]
 
-    def overgrown(self) -> list[Place]:
-        """Return the queues that the last call of `publish` may have brought to a level.
+    def grown_queues(self) -> list[Place]:
+        """Return the queues that the last call of `publish` may have filled to a relevant level.
 
-        A queue grows with its feed alone, so the feeds that took nothing in are not asked.
+        A queue grows only with its feed, so only feeds that were given frames are checked.
         """
-        return [place for feed in self._queued for place in feed.overgrown()]
+        return [place for feed in self._queued for place in feed.grown_queues()]
 
     def expired(self, now: Instant) -> int | None:
         """Return the offset up to which records have expired; None if none of them is left."""
@@ -190,11 +190,11 @@ class Topic:
         return feed.filtered_out(self.values_in, feed.accepted)
 
     def feed(self, feed_id: FeedId) -> Feed:
-        """Return the feed of this id, made if it is the first use."""
+        """Return the feed of this id, which is made at its first use."""
         if (found := self.feeds.get(feed_id)) is None:
             found = Feed(feed_id, self.definition.key_spec, self.name)
             by_record = feed_id.shape is not None or feed_id.key_spec == self.definition.key_spec
-            # Rows of other keys than records' cannot be made of records: their past is not known.
+            # Rows of other keys cannot be made of records: earlier messages are not known.
             if self.feeds and self.sow is not None and by_record:
                 found.seed(self.sow.board.live())
             self._add(found)
@@ -209,7 +209,7 @@ class Topic:
     def build(
         self, feed_id: FeedId, records_max: int, *, of_records: bool = True
     ) -> FeedBuild | None:
-        """Begin to build the feed that a question for records is put to, or join in a build of it.
+        """Return the build of the feed that answers for a feed's records, begun if need be.
 
         None: it is there without deferred rows, or so few records are left that they can be done
         at once. Without `of_records` a lane's own feed is meant, which begins empty if its rows are
@@ -257,7 +257,7 @@ class Topic:
         self._built = [each for each in self._built if each is not build]
 
     def release(self, feed: Feed) -> None:
-        """Hold a feed no longer; it goes if nobody has come to use it."""
+        """Stop holding a feed; it is dropped if it has no lanes."""
         self._held.remove(feed)
         self.drop_unused(feed)
 
@@ -269,10 +269,10 @@ class Topic:
 
     @contextmanager
     def holding(self, feed_id: FeedId) -> Iterator[None]:
-        """Hold the feed of this id for a subscription that asks for its rows and then joins it.
+        """Hold the feed of this id for a subscription that reads its rows and then joins a lane.
 
-        A new feed costs all records of its topic: without this it would be made for the snapshot,
-        forgotten, and made again for the lane.
+        Making a feed takes time for all records: without this it would be made for the snapshot,
+        dropped, and made again for the lane.
         """
         feed = self.feed(feed_id)
         self._held.append(feed)
@@ -282,7 +282,7 @@ class Topic:
             self.release(feed)
 
     def drop_unused(self, feed: Feed) -> None:
-        """Forget a feed without lanes that nobody holds; the records stay."""
+        """Drop a feed without lanes that is not held; the feed of records stays."""
         if not feed.lanes and feed is not self.sow and feed not in self._held:
             del self.feeds[feed.id]
             self._index.discard(feed, feed.id.filter)
@@ -297,12 +297,12 @@ class Topic:
         """Return the rows of a board, with or without lanes, in the order of `Feed.frames`."""
         if self.sow is None:
             return []
-        # A feed for this one question if there is none; without lanes it is forgotten again.
+        # A temporary feed if there is none; without lanes it is dropped again.
         feed = self.feed(self._of_records(feed_id))
         feed.materialize()
         frames = feed.frames()
         self.drop_unused(feed)
-        if not feed.board.tombstones:  # mostly: to look for one costs more than the copy does
+        if not feed.board.tombstones:  # the usual case: searching takes longer than the copy
             return frames
         return [frame for frame in frames if not frame.removed]
 
@@ -314,8 +314,8 @@ class Topic:
         return feed_id if answers else FeedId(spec, feed_id.filter)
 
     def bookmark(self, offset: int) -> Bookmark:
-        """Return an offset of this epoch, as users see it."""
-        # Kept: subscriptions that begin at one head all hold it, each of them twice.
+        """Return the bookmark of an offset in this epoch."""
+        # Cached: all subscriptions that begin at one head share it.
         if self._bookmark.offset != offset:
             self._bookmark = Bookmark(self.epoch, offset)
         return self._bookmark
@@ -337,8 +337,8 @@ class Topic:
     def in_common(self, bookmark: Bookmark) -> Bookmark:
         """Return the last place up to a bookmark of an epoch that this one continues.
 
-        A bookmark beyond it was of messages that are lost. One of an epoch of which nothing is
-        known is returned as it is.
+        Messages between that place and the bookmark are lost. A bookmark of an unknown epoch is
+        returned as it is.
         """
         through = self.continues.get(bookmark.epoch)
         if through is None:
@@ -367,7 +367,7 @@ class Topic:
         return is_ours and self.journal.dropped_through <= bookmark.offset <= self.head
 
     def why_unreachable(self, bookmark: Bookmark) -> BookmarkExpired:
-        """Return why a bookmark is no place to continue from."""
+        """Return why the topic cannot continue from a bookmark."""
         if self.place(bookmark).epoch != self.epoch:
             return BookmarkExpired(
                 "the topic has no such epoch: the bookmark is of an earlier one, of another topic, "
@@ -407,7 +407,7 @@ class Topic:
         archived = self.archived
         if archived is not None and self.beginning < self.journal.dropped_through:
             return bool(archived.stamps) and archived.stamps[0][0] < time_ms
-        # Of what has left only the newest time is known, and that not after a restart.
+        # Of dropped messages only the newest time is known, and not even that after a restart.
         oldest = self.journal.first
         times = (None if oldest is None else oldest.timestamp_ms, self.journal.dropped_ms)
         return any(each is not None and each < time_ms for each in times)
@@ -422,7 +422,7 @@ class Topic:
         """
         if self.archived is not None and self.is_in_archive(time_ms):
             return self.archived.start_at(time_ms)
-        # A bisection would need times that never step back; the wall clock does.
+        # No bisection, as wall time may step back.
         newest_first = reversed(self.journal.after(0))
         older = (frame.offset for frame in newest_first if frame.timestamp_ms < time_ms)
         return next(older, self.journal.dropped_through)
@@ -434,9 +434,9 @@ class Topic:
         return is_older and self.beginning < self.journal.dropped_through
 
     def _completed(self, frames: Sequence[Frame]) -> list[Frame]:
-        """Return removals with the value they take away, which may be of the same call."""
+        """Return the frames, with the values of removed records in the removals."""
         assert self.sow is not None, "only records can be removed"
-        # The board is not up to date yet: a removal may be of a message of this very call.
+        # A removal may be of a message of this call, which is not on the board yet.
         newest: dict[str, bytes] = {}
         completed: list[Frame] = []
         for frame in frames:

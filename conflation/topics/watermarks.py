@@ -1,4 +1,4 @@
-"""Queue watermarks: which queues a publish may have brought to a level that matters."""
+"""Queue watermarks: which queues a publish may have filled to the next relevant level."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STALE_MAX = 64
 
 @dataclass(slots=True, eq=False)
 class Watermark:
-    """The fill level of one queue; not set any more once it was reached, or set anew."""
+    """The watermark of one queue; `is_set` is False once it was reached or replaced."""
 
     place: Place
     is_set: bool = True
@@ -26,8 +26,8 @@ _Entry = tuple[int, int, Watermark]
 class Watermarks:
     """Queue watermarks of one feed: a publish checks those that it may have crossed.
 
-    Two heaps over what has come in so far, by messages and by bytes. A watermark that is set anew
-    leaves its old entries behind, which are dropped when they come up or become too many.
+    Two heaps over the feed's growth, by messages and by bytes. A watermark that is set again leaves
+    stale entries behind, which are dropped when they reach the top or become too many.
 
     Attributes:
         places: the queues that have a watermark.
@@ -40,7 +40,7 @@ class Watermarks:
         self._order = count()
 
     def set(self, place: Place, messages: int, size: int) -> None:
-        """Set where the feed has grown beyond so many messages, or bytes, in all."""
+        """Set a queue's watermark: so many messages, or bytes, of the feed's total growth."""
         self.clear(place)
         mark = self.places[place] = Watermark(place)
         self._by_messages = self._with(self._by_messages, (messages, next(self._order), mark))
@@ -53,7 +53,7 @@ class Watermarks:
             mark.is_set = False
 
     def due(self, messages: int, size: int) -> list[Place]:
-        """Return the queues whose watermark was crossed, and clear it."""
+        """Return the queues whose watermark was crossed, and clear these watermarks."""
         crossed = self._crossed(self._by_messages, messages)
         return [*crossed, *self._crossed(self._by_bytes, size)]
 

@@ -315,7 +315,7 @@ async def test_a_reader_of_what_is_lost_is_not_taken_back_beyond_that(
         async with held_reader(other) as goes_on:
             await one.publish({"k": "a", "v": 1})
             topic = other.gateway.driver.engine.topic("px")
-            assert topic.go_on_in(topic.epoch, {"e0e0e0e0e0e0": 1, topic.epoch: topic.head})
+            assert topic.continue_in(topic.epoch, {"e0e0e0e0e0e0": 1, topic.epoch: topic.head})
             asked = {"Last-Event-ID": "e0e0e0e0e0e0-2"}
             refused = await other.http.get("/v1/topics/px/subscribe", headers=asked)
             assert refused.text.startswith("event: refused")
@@ -342,7 +342,7 @@ async def test_a_reader_is_not_taken_back_while_its_epoch_becomes_known(
 
             async def heard_meanwhile(name: str, closed_ms: int | None) -> int:
                 shared = await shared_head(name, closed_ms)
-                assert topic.go_on_in(topic.epoch, {"e0e0e0e0e0e0": 1, topic.epoch: topic.head})
+                assert topic.continue_in(topic.epoch, {"e0e0e0e0e0e0": 1, topic.epoch: topic.head})
                 return shared
 
             monkeypatch.setattr(arrivals, "shared_head", heard_meanwhile)

@@ -51,7 +51,7 @@ def test_they_are_what_all_records_give(
         before = records.pop(key, None)
         if value is not None:
             records[key] = record(offset, key, value)
-        running.note(key, before)
+        running.record_change(key, before)
         if offset in looked_at:
             assert running.row(records) == EVERY.row([one.payload for one in records.values()])
     assert running.row(records) == EVERY.row([one.payload for one in records.values()])

@@ -160,7 +160,7 @@ def test_many_readers_of_a_journal_begin_without_its_work(monkeypatch: pytest.Mo
     made.topic()
     for number in range(10):
         made.publish(f"a{number} b{number}")
-    calls = counted(monkeypatch, Recording, "take")
+    calls = counted(monkeypatch, Recording, "play")
     for number in range(5):
         options = "bookmark=epoch,conflation=1s,conflation_key=[/v]"
         made.subscribe(options, session=f"s{number}")

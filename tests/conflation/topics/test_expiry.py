@@ -10,15 +10,15 @@ from tidegate.conflation.topics.expiry_deadlines import ExpiryDeadlines
 
 def test_deadlines_come_in_the_order_of_publication() -> None:
     expiry = ExpiryDeadlines()
-    expiry.note(3, 100)
-    expiry.note(5, 200)
+    expiry.schedule(3, 100)
+    expiry.schedule(5, 200)
     assert [expiry.expired(now) for now in (99, 100, 150, 500)] == [0, 3, 0, 5]
 
 
 def test_the_next_deadline_is_that_of_the_oldest_that_is_left() -> None:
     expiry = ExpiryDeadlines()
-    expiry.note(3, 100)
-    expiry.note(5, 200)
+    expiry.schedule(3, 100)
+    expiry.schedule(5, 200)
     expiry.expired(100)
     assert expiry.deadline == 200
 
@@ -26,9 +26,9 @@ def test_the_next_deadline_is_that_of_the_oldest_that_is_left() -> None:
 @rule("topic-7")
 def test_a_shorter_time_is_for_all_that_was_published_before() -> None:
     expiry = ExpiryDeadlines()
-    expiry.note(3, 100)
-    expiry.note(5, 900)
-    expiry.note(6, 200)
+    expiry.schedule(3, 100)
+    expiry.schedule(5, 900)
+    expiry.schedule(6, 200)
     assert expiry.deadline == 100
     assert [expiry.expired(now) for now in (100, 199, 200)] == [3, 0, 6]
     assert expiry.deadline is None
@@ -36,7 +36,7 @@ def test_a_shorter_time_is_for_all_that_was_published_before() -> None:
 
 def test_nothing_expires_any_more_once_it_is_forgotten() -> None:
     expiry = ExpiryDeadlines()
-    expiry.note(3, 100)
+    expiry.schedule(3, 100)
     expiry.forget()
     assert (expiry.deadline, expiry.expired(1_000)) == (None, 0)
 

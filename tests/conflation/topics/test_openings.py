@@ -67,7 +67,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     count(Board, "put")
     count(FilterOperator, "moves")
-    count(Feed, "overgrown")
+    count(Feed, "grown_queues")
     count(recorded, "Recording")
     return counted
 
@@ -140,7 +140,7 @@ def test_a_publish_asks_only_the_queues_that_it_fills(calls: Counter[str]) -> No
         driver.subscribe("", wanted=f"/v = {number}", session=f"s{number}")
     calls.clear()
     say(driver, (1, 7))
-    assert calls["overgrown"] == 1
+    assert calls["grown_queues"] == 1
 
 
 def test_equal_replays_are_made_once(calls: Counter[str]) -> None:
