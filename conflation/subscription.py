@@ -45,7 +45,7 @@ class Command(StrEnum):
 
 
 class NotFound(StrEnum):
-    """The start of a replay whose bookmark the journal does not reach (`bookmark_not_found`)."""
+    """Where a replay begins if the journal does not reach its bookmark (`bookmark_not_found`)."""
 
     EPOCH = "epoch"
     NOW = "now"
@@ -66,7 +66,7 @@ class Replay:
 
 
 AUTO = "auto"
-"""The word in place of an interval."""
+"""The value of `conflation` in place of an interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Auto:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Additions to values that the gateway shows; the engine only keeps them."""
+    """Options that only the gateway's encoding uses; the engine keeps them."""
 
     timestamp: bool = False
     receipt: bool = False
@@ -113,7 +113,7 @@ class FeedId:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Once: each subscription is looked up by it several times.
+        # Computed once, as each subscription is looked up by it several times.
         object.__setattr__(self, "_hash", hash((self.key_spec, self.filter, self.shape)))
 
     def __hash__(self) -> int:
@@ -135,9 +135,9 @@ class FeedId:
 class LaneId:
     """The identity of a lane, which sends rows of one board: equal ids, one lane, one encoding.
 
-    `interval_ns` 0 is `conflation=none`: every message, or, where its topic conflates `always`, the
-    newest of each key at once. `counted`: rows have a receipt (first, last, how many), so the
-    lane hears of every message. The rest is as in the options of the same name.
+    `interval_ns` 0 is `conflation=none`: every message, or, if its topic conflates `always`, the
+    newest of each key at once. `counted`: rows have a receipt (first, last, how many), so the lane
+    needs every message. The other fields are the options of the same name.
     """
 
     feed: FeedId
@@ -158,7 +158,7 @@ class LaneId:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Once, as that of its feed.
+        # Computed once, as that of its feed.
         fields = (getattr(self, each) for each in self.__slots__ if each != "_hash")
         object.__setattr__(self, "_hash", hash(tuple(fields)))
 
@@ -166,13 +166,13 @@ class LaneId:
         return self._hash
 
     def __deepcopy__(self, memo: object) -> LaneId:
-        return self  # immutable, and shared by all rows that were made by its rules
+        return self  # immutable, and shared by rows
 
     @property
     def queues(self) -> bool:
         """True if what members have not taken counts towards the limits of their sessions."""
-        # An interval holds a row a key at most, however long a client does not read. A list of
-        # messages grows with time.
+        # With an interval a slow reader has at most one row for each key; without one, its rows
+        # grow with time.
         return not self.interval_ns
 
     @property
@@ -188,14 +188,14 @@ class LaneId:
 
     @property
     def lists(self) -> bool:
-        """True if every message is kept for its members."""
+        """True if every message is kept for members (`EveryMessageLane`)."""
         return not self.interval_ns and not self.always
 
     @property
     def asks_board(self) -> bool:
-        """True if a board alone can answer, without state beside it or a look at each message."""
-        is_eager = self.always and self.feed.shape is not None  # else made when the board is asked
-        # Each of these needs more of a key than its newest value.
+        """True if the board has all that is needed (`IntervalLane`), without state for each key."""
+        is_eager = self.always and self.feed.shape is not None  # rows are made with each message
+        # Each of these needs more than the newest value of a key.
         special = (self.pace == "key", self.leading, self.delta, self.counted, self.replaces)
         rules = (self.merge, self.match, self.never, self.flush_on)
         return not (is_eager or any(special)) and all(rule is None for rule in rules)
@@ -205,10 +205,9 @@ class LaneId:
 class Subscription:
     """One request as granted: its command, its lane, and what it starts with.
 
-    `resume` is an id that was seen before (CONTRACT 4.2), `replay` AMPS's bookmark. `order` is
-    that of snapshot rows, of which `batch_size` are sent at a time. `topic` may be a pattern.
-    `counted`: receipts of rows are shown. `defaults` names the topic's own options, those that
-    were left out too.
+    `resume` is the id after which a reader continues (CONTRACT 4.2), `replay` AMPS's bookmark
+    subscription. `order` is that of snapshot rows, of which `batch_size` are sent at a time.
+    `counted`: receipts of rows are shown. `defaults` names the options that the topic itself has.
     """
 
     topic: str

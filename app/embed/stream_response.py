@@ -252,7 +252,7 @@ class _Turn:
             self._call_in_time()
 
     def _call_in_time(self) -> None:
-        """Be called when a heartbeat is due; an earlier call that is due already serves as well."""
+        """Schedule a call for the next heartbeat, unless an earlier one is scheduled."""
         now_s = self._loop.time()
         due_s = now_s + self._writer.wait_s(now_s)
         if due_s < self._due_s:

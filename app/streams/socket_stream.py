@@ -1,4 +1,4 @@
-"""A stream that holds its connection: after the route has answered, no task and no parser."""
+"""An SSE stream that owns its connection. It needs no task or parser after the response header."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tidegate.app.streams.scheduler import INFINITY, TURN_S
 from tidegate.conflation.outputs import CloseReason
 from tidegate.keys.text.duration import Instant
 
-ASK_AGAIN_S: Final = 0.25  # what a large text needs to reach a healthy peer that is far away
+POLL_UNSENT_S: Final = 0.25  # the time in which a large text reaches a healthy, distant peer
 
-# A client that goes on sending is read for a moment: closing at once would reset the connection,
-# and the reset would take the stream's last bytes with it.
+# What a client still sends is read for a moment: closing at once would reset the connection, and
+# the client would lose the stream's last bytes.
 LINGER_S: Final = 1.0
 RECEIVED_BYTES_MAX: Final = 1 << 20
 
@@ -27,23 +27,23 @@ LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
 class SocketStream(asyncio.Protocol):
-    """Writes a session's events straight to its transport, whenever it is woken or due.
+    """Writes a session's events to its transport, whenever it is woken or due.
 
-    While it has nothing of its own to write it is written to with its cohort. Writing stops
-    while the transport's buffer is full (`pause_writing`) and goes on when the peer has taken it;
-    a peer that takes nothing for `write_timeout` is cut.
+    While its rows are those of its cohort, the cohort's `CohortWriter` writes to its socket.
+    Writing pauses while the transport's buffer is full (`pause_writing`); a peer that takes nothing
+    for `write_timeout` is cut.
 
     Args:
         writer: chooses what is written.
         driver: has the clock, the figures and the scheduler of streams.
         times: how long it may be silent, and waits for its peer.
         encoder: compresses the answer; None: the answer is not compressed.
-        on_ended: called once the connection is gone, with the bytes that were written.
+        on_ended: called once the connection is lost, with the bytes that were written.
     """
 
     __slots__ = (
         "_cohort", "_deadline", "_driver", "_due_s", "_is_closing", "_is_paused", "_line", "_loop",
-        "_on_ended", "_received_bytes", "_sent_bytes", "_times", "_unnoted", "_writer",
+        "_on_ended", "_received_bytes", "_sent_bytes", "_times", "_unrecorded", "_writer",
         "_writing_began", "at", "encoder", "had_bytes",
     )  # fmt: skip
 
@@ -67,25 +67,25 @@ class SocketStream(asyncio.Protocol):
         self._is_paused = False
         self._is_closing = False
         self._deadline: WriteDeadline | None = None
-        self._unnoted = 0  # bytes of the text whose writing is under way
+        self._unrecorded = 0  # bytes of the text that is being written
         self._writing_began: Instant = 0
         self._received_bytes = 0
-        self._cohort: CohortWriter | None = None  # which writes to it
-        self.at, self.had_bytes = LEFT, 0  # the writer's
+        self._cohort: CohortWriter | None = None
+        self.at, self.had_bytes = LEFT, 0  # set by the cohort's writer
 
     def begin(self, line: HandedOver, head: bytes) -> None:
-        """Write the answer's header and the first event at once, then all that is there."""
+        """Write the answer's header and the first event, and then all present events."""
         self._line = line
         self._is_paused = line.is_paused
         reader = self._writer.reader
         reader.connection = line.connection
         reader.consumer.on_woken = self.wake
-        # One write: each of them wakes the peer, and costs a system call.
+        # One write: each one wakes the peer, and is a system call.
         hello, encoder = self._writer.hello, self.encoder
         parts = [hello] if encoder is None else [encoder.header, encoder.block(hello)]
         self._sent_bytes += sum(map(len, parts))
         line.write(head + b"".join(chunk(part) for part in parts if part))
-        self._writer.hello = b""  # an idle stream keeps no bytes
+        self._writer.hello = b""  # frees it
         if self._is_paused:
             self._wait_for_room()
         else:
@@ -99,45 +99,45 @@ class SocketStream(asyncio.Protocol):
 
     @property
     def wrote_s(self) -> float:
-        """When something was written last, by the loop's clock; not by its cohort."""
+        """When it wrote last, by the loop's clock; writes of its cohort do not count."""
         return self._writer.wrote_s
 
     @property
     def connection(self) -> Connection | None:
-        """What is below the transport."""
+        """The connection below the transport."""
         return None if self._line is None else self._line.connection
 
     @property
     def transport(self) -> asyncio.Transport | None:
-        """The transport, for a server that cuts what is left at its end."""
+        """The transport, for a server that cuts its last connections when it stops."""
         return None if self._line is None else self._line.transport
 
     # What the server calls
 
     def shutdown(self) -> None:
-        """Go on: the session's own goodbye ends the stream."""
+        """Do nothing: the session's goodbye ends the stream."""
 
     # What the transport calls
 
     def data_received(self, received: bytes) -> None:
-        """Ignore what a client sends while it is served; cut one that never stops."""
+        """Ignore what a client sends during the stream; cut one that sends too much."""
         self._received_bytes += len(received)
         if self._received_bytes > RECEIVED_BYTES_MAX and self._line is not None:
             self._line.connection.abort()
 
     def eof_received(self) -> bool:
-        """End the stream: nothing else would show that its client has left."""
+        """End the stream, as its client has left."""
         return False
 
     def pause_writing(self) -> None:
-        """Write no more until the peer has taken what waits."""
+        """Stop writing until the transport has room."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """Go on writing, in the next iteration.
+        """Continue to write in the next iteration.
 
-        Not from here: if a write fails while asyncio still ends its own, it loses the connection
-        twice, and logs an error.
+        Not here: if a write failed inside asyncio's own, it would report the loss of the connection
+        twice, and log an error.
         """
         if self._line is not None and self._line.connection.has_kept:
             self._loop.call_soon(self._write_kept)
@@ -145,7 +145,7 @@ class SocketStream(asyncio.Protocol):
             self._has_room()
 
     def _write_kept(self) -> None:
-        """Write what was kept, then go on unless the transport is full again: it will say so."""
+        """Write what was kept; then continue unless the transport is full again."""
         self.line.connection.write_kept()
         if not self.line.connection.is_full:
             self._has_room()
@@ -170,19 +170,18 @@ class SocketStream(asyncio.Protocol):
         reader.consumer.on_woken = None
         reader.close()
         self._is_closing = True
-        self._due_s = -INFINITY  # entries that are still in the heap find nothing to do
+        self._due_s = -INFINITY  # so that `_call_at` schedules no more calls
 
     # What the scheduler calls
 
     def wake(self) -> None:
-        """Write by itself: there is something for it alone, or its cohort sends it away."""
+        """Leave the cohort, if it has one, and write alone: it has other rows, or is too slow."""
         is_waiting = self._is_paused and self._cohort is None
         self._leave_cohort()
         if not is_waiting and not self._is_closing:
-            self._go_on()
+            self._write_alone()
 
-    def _go_on(self) -> None:
-        """Write by itself again, when there is room."""
+    def _write_alone(self) -> None:
         if self._is_paused:
             self._wait_for_room()
         else:
@@ -196,13 +195,13 @@ class SocketStream(asyncio.Protocol):
         return len(self._writer.reader.styles) > 1
 
     def _pump(self) -> None:
-        """Write what there is until there is nothing more, no room, or others have their turn."""
+        """Write until nothing is left, there is no room, or its time in this iteration is over."""
         now_s = self._loop.time()
         end_s = now_s + (TURN_S / 2 if self._has_many else TURN_S)
         if self._due_s <= now_s:
             self._due_s = INFINITY
         if self._cohort is not None:
-            return  # its cohort is written to; this call was asked for before
+            return  # this call was scheduled before it entered its cohort
         if self._is_closing:
             self._linger(now_s)
             return
@@ -210,27 +209,27 @@ class SocketStream(asyncio.Protocol):
             self._check_deadline(now_s)
             return
         driver, transport = self._driver, self.transport
-        self._written()  # what the socket had refused
+        self._record_written()  # the text for which it has waited
         while not self._is_full():
             if transport is None or transport.is_closing():
-                return  # the peer has left: `connection_lost` comes next, and takes nothing
+                return  # the peer has left: `connection_lost` is called next
             text = self._writer.next(now_s)
             if not text:
-                self._rest(now_s)
+                self._become_idle(now_s)
                 return
             self._writing_began = driver.now()
-            self._unnoted = len(text)
+            self._unrecorded = len(text)
             self._write(text)
             if not self._is_full():
-                self._written()
+                self._record_written()
             now_s = self._loop.time()
-            # A peer on a fast line takes a whole snapshot as it is made.
+            # A fast peer takes a whole snapshot as it is made.
             if now_s > end_s and not self._is_full():
                 self._call_soon()
                 return
         self._wait_for_room()
 
-    def _rest(self, now_s: float) -> None:
+    def _become_idle(self, now_s: float) -> None:
         writer = self._writer
         if writer.is_over:
             self._finish()
@@ -241,13 +240,13 @@ class SocketStream(asyncio.Protocol):
             if self._enter_cohort(style):
                 return
             if writer.has_much_unsent:
-                wait_s = min(wait_s, ASK_AGAIN_S)
+                wait_s = min(wait_s, POLL_UNSENT_S)
         self._call_at(now_s + wait_s)
 
     # With its cohort
 
     def _enter_cohort(self, style: Style) -> bool:
-        """Let others like it be written to together with it; return False if there are none."""
+        """Enter a cohort; return False if the peer is slow or its rows may differ."""
         if self._writer.has_much_unsent or self.line.connection.write_buffer_bytes:
             return False
         session, heartbeat_s = self._writer.reader.consumer.session, self._times.heartbeat_s
@@ -278,11 +277,11 @@ class SocketStream(asyncio.Protocol):
     def _is_full(self) -> bool:
         return self._is_paused  # which a write may change, through the transport
 
-    def _written(self) -> None:
-        """Note that the socket has taken a text, and say what is to be said of it."""
-        if not self._unnoted:
+    def _record_written(self) -> None:
+        """Record that the socket has taken a text, and write `late` events about its rows."""
+        if not self._unrecorded:
             return
-        size_bytes, self._unnoted = self._unnoted, 0
+        size_bytes, self._unrecorded = self._unrecorded, 0
         driver = self._driver
         driver.figures.wrote(size_bytes, driver.now() - self._writing_began)
         for late in self._writer.wrote(size_bytes, self._loop.time()):
@@ -304,14 +303,14 @@ class SocketStream(asyncio.Protocol):
         mark = connection.taken_mark
         if self._deadline.is_over(mark, now_s, is_closed=reader.is_closed_early):
             connection.give_up()
-            # Now, within the time of the streams: many peers freeze at once, and all of their
-            # connections would be lost in one iteration.
+            # Now, within the time of streams: many peers may freeze at once, and asyncio reports
+            # the loss of all their connections in one iteration.
             self._leave_session(connection)
         else:
             self._wait_for_room()
 
     def _call_at(self, due_s: float) -> None:
-        """Be called then; an earlier call that is due already serves as well."""
+        """Schedule a call, unless an earlier one is scheduled."""
         if due_s < self._due_s:
             self._due_s = due_s
             self._driver.streams.call_at(due_s, self._pump, behind=self._has_many)
@@ -319,7 +318,7 @@ class SocketStream(asyncio.Protocol):
     # The end
 
     def _finish(self) -> None:
-        """End the answer and the connection: what is written is sent first."""
+        """End the answer and the connection, once everything is sent."""
         transport = self.line.transport
         self._is_closing = True
         if self.encoder is not None:
@@ -334,7 +333,7 @@ class SocketStream(asyncio.Protocol):
         self._writer.reader.close()
 
     def _linger(self, now_s: float) -> None:
-        """Close the connection of a client that has its answer and stays; the watch cuts others."""
+        """Close a connection once its client has the whole answer; the watch cuts frozen ones."""
         transport = self.line.transport
         if transport.get_write_buffer_size() and not transport.is_closing():
             self._call_at(now_s + LINGER_S)
