@@ -1,9 +1,9 @@
 """The controller of `conflation=auto`: which interval a connection keeps up with. Pure.
 
 AMPS tries "to determine an appropriate conflation interval based on client consumption" and says
-no more. Here it is a function of observations of a subscription's socket: at each flush that is
-written to it, and at a look in between. Bytes that are written and not acknowledged count, so a
-socket that accepts small flushes and never delivers them is seen as one that is full.
+no more. Here it is a function of observations of a subscription's socket, at each flush that is
+written to it and once between flushes. Bytes that are written and not acknowledged count, so a
+socket that accepts small flushes but never delivers them counts as full.
 
 A **round** is one interval, begun by a flush. At its end bytes may be **overdue**: written longer
 ago than the interval and the round trip, and not acknowledged.
@@ -12,9 +12,9 @@ ago than the interval and the round trip, and not acknowledged.
     recovering  less is overdue than when the round began, by a quarter of what it wrote
     late        anything else, and a write that still waits for room
 
-The second late round in a row makes the interval a step longer, each further one another step. A
-step back is made after a time of calm in which every flush was acknowledged within half of the
-shorter interval, as then a flush of twice the time would still be in time.
+The second late round in a row makes the interval a step longer, and each further one another step.
+The interval becomes a step shorter after a calm time in which every flush was acknowledged within
+half of the shorter interval.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ FRAMING_BYTES = 12
 class Observation(NamedTuple):
     """The state of a socket at one moment, before anything is written.
 
-    `flush_bytes` are about to be written for the subscription, 0 at a look in between. Of the
-    bytes written before, `unsent_bytes` are not acknowledged, the oldest since `unsent_since`;
+    `flush_bytes` are about to be written for the subscription, 0 between flushes. Of the bytes
+    written before, `unsent_bytes` are not acknowledged, the oldest since `unsent_since`;
     `overdue_bytes` are older than the interval and two round trips. `is_full`: a write still waits
     for room.
     """
@@ -84,8 +84,8 @@ class Observation(NamedTuple):
 class InFlight:
     """The newest writes to a socket: those that its unacknowledged bytes may belong to.
 
-    The kernel only says how many bytes are not acknowledged. The times of their writing decide
-    if they are on their way, as bytes on a long line always are, or overdue.
+    The kernel only says how many bytes are not acknowledged. The times at which they were written
+    decide whether they are in flight, as always on a long path, or overdue.
     """
 
     def __init__(self) -> None:
@@ -94,13 +94,13 @@ class InFlight:
         self._total_bytes = 0
 
     def wrote(self, now: Instant, size_bytes: int) -> None:
-        """Note bytes that were handed to the socket."""
+        """Record bytes that were handed to the socket."""
         size_bytes += FRAMING_BYTES
         self._writes.append((now, size_bytes))
         self._total_bytes += size_bytes
 
     def left(self, unsent_bytes: int) -> None:
-        """Note how many bytes are not acknowledged now, and drop writes before them."""
+        """Record how many bytes are not acknowledged now, and drop older writes."""
         self.unsent_bytes = unsent_bytes
         while self._writes and self._total_bytes - self._writes[0][1] >= unsent_bytes:
             self._total_bytes -= self._writes.popleft()[1]
@@ -115,8 +115,8 @@ class InFlight:
         is_full: bool = False,
     ) -> Observation:
         """Return the observation of a subscription with this interval."""
-        # Flushes are not written exactly on time, so a tenth of the interval is forgiven; round
-        # trips vary, so a byte may take two of the shortest.
+        # Flushes are not written exactly on time, so a tenth of the interval is allowed; round
+        # trips vary, so a byte may take two of the shortest ones.
         in_time = now - interval_ns * 9 // 10 - 2 * round_trip_ns
         young_bytes = 0
         for written, size_bytes in reversed(self._writes):
@@ -134,9 +134,9 @@ LATE_ROUNDS = 2  # one late round is a hiccup; the second is a connection that i
 CALM_ROUNDS = 2
 CALM_NS = 10 * SECOND
 
-# A step back that does not last is not tried again for a minute, then for two, then four: with the
-# three changes between two tries, a minute never has a fourth. Buffers between a socket and its
-# reader may hide for minutes that a step was too short.
+# A step back that does not last is tried again after a minute, then after two, then four, so that a
+# minute has at most three changes. Buffers between a socket and its reader may hide for minutes
+# that an interval is too short.
 LASTING_NS = 300 * SECOND
 CALM_AFTER_FAILURE_NS = 60 * SECOND
 CALM_MAX_NS = 300 * SECOND
@@ -161,9 +161,9 @@ class Reason(StrEnum):
 class Figures:
     """The observations behind a decision, at the end of a round.
 
-    `flush_bytes` were written in it. `drain_ns` is the longest time from a flush to the look that
-    found it acknowledged, or to the last look that did not, less the round trip. `calm_ns` is how
-    long all flushes had been quick.
+    `flush_bytes` were written in it. `drain_ns` is the longest time from a flush to the observation
+    that found it acknowledged, or to the last one that did not, less the round trip. `calm_ns` is
+    for how long all flushes had been quick.
     """
 
     flush_bytes: int
@@ -248,7 +248,7 @@ class State(NamedTuple):
 
 def step(state: State, seen: Observation) -> tuple[State, Decision | None]:
     """Return the state after an observation, and the decision that it has led to, if any."""
-    going = None if state.round is None else _looked(state.round, seen)
+    going = None if state.round is None else _with_age(state.round, seen)
     decision: Decision | None = None
     # Flushes are not exactly on time, so a round ends a tenth early.
     if going is not None and seen.now >= going.began + state.interval_ns * 9 // 10:
@@ -269,8 +269,8 @@ def _next_round(going: Round, seen: Observation, *, follows_step: bool) -> Round
     )
 
 
-def _looked(going: Round, seen: Observation) -> Round:
-    """Note how old the oldest flush is, acknowledged now or not."""
+def _with_age(going: Round, seen: Observation) -> Round:
+    """Return the round with the age of its oldest flush, acknowledged now or not."""
     since = going.waiting_since
     if since is None:
         return going
@@ -290,7 +290,7 @@ def _judged(state: State, going: Round, seen: Observation) -> tuple[State, Decis
     if not seen.overdue_bytes:
         return _in_time(state, going, seen)
     state = state._replace(calm_since=None, calm_rounds=0)
-    # Recovering: a connection that works off its backlog is not made slower meanwhile.
+    # Recovering: the interval stays while a connection works off its backlog.
     gone_bytes = going.overdue_bytes - seen.overdue_bytes
     if gone_bytes > 0 and gone_bytes >= going.flush_bytes // 4 and not seen.is_full:
         return state, None
@@ -317,7 +317,7 @@ def _in_time(state: State, going: Round, seen: Observation) -> tuple[State, Deci
     if going.follows_step or not going.flush_bytes:
         return state, None
     shorter_ns = state.shorter_ns
-    # In time here, but it would be late at the shorter interval: that is no calm.
+    # In time, but it would be late at the shorter interval, so it is not calm.
     if shorter_ns is None or going.drain_ns > shorter_ns // 2:
         if state.late_rounds or state.calm_rounds:
             state = state._replace(late_rounds=0, calm_since=None, calm_rounds=0)

@@ -21,7 +21,7 @@ class QueuePolicy(StrEnum):
 
 
 CONFLATING = (QueuePolicy.CONFLATE, QueuePolicy.ALWAYS)
-"""Policies by which newer messages may replace those queued for a slow session."""
+"""Policies by which newer messages may replace those queued for a slow reader."""
 
 
 class Priority(StrEnum):
@@ -57,12 +57,12 @@ class Definition:
     Attributes:
         history: the bounds of its journal.
         key_spec: the fields that name a record. Empty: the topic keeps no records by key.
-        unkept_key: the fields by which intervals and queues conflate if no records are kept.
+        unkept_key: the conflation key of intervals and queues if no records are kept.
         policy: the effect of a full queue.
         kind: the type of its messages.
         retains: True: it keeps records; without a key, the newest message is the one record.
         values_only: True: subscriptions are never sent deltas.
-        merge: the default of its subscriptions, as are `match` and `replaces`.
+        merge: how queued messages merge; as `match` and `replaces`, the default of intervals, too.
         match: the fields or the function that say which queued messages a new one replaces.
         replaces: `placement=replace`: a newer message takes the place of the older one in a queue.
         expiration_ns: a record that is not published again for so long is removed.
@@ -86,7 +86,7 @@ class Definition:
 
     @property
     def has_fields(self) -> bool:
-        """True if messages are JSON, which filters, keys and reducers look into."""
+        """True if messages are JSON, whose fields filters, keys and reducers read."""
         return self.kind in (Kind.JSON, Kind.SERIES)
 
     @property
@@ -96,7 +96,7 @@ class Definition:
 
     @property
     def conflation_key(self) -> KeySpec:
-        """The key by which an interval conflates where a request names none."""
+        """The conflation key of an interval whose request names none."""
         return self.key_spec or self.unkept_key
 
 
@@ -108,7 +108,7 @@ def effective_lane(
     `conflated`: False: the session has queue policies disabled, and gets every message.
     """
     lane_id = subscription.lane_id
-    # An interval conflates already; the policy is for subscriptions that ask for every message.
+    # An interval conflates anyway; the policy is for subscriptions to every message.
     if lane_id.interval_ns or not conflated or definition.policy is not QueuePolicy.ALWAYS:
         return lane_id
     return replace(queue_rules(lane_id, definition), always=True, counted=subscription.counted)
@@ -116,10 +116,10 @@ def effective_lane(
 
 def queue_rules(lane_id: LaneId, definition: Definition) -> LaneId:
     """Return the rules by which the queue of a lane is conflated: those of its topic."""
-    # Rows of windows and groups are made of records: there are no messages to merge.
+    # Rows of windows and groups are made of records, not of messages that could be merged.
     if lane_id.feed.shape is not None:
         return lane_id
-    # Deltas say how a record changes: they are composed, and nothing is merged or matched.
+    # Deltas are composed; they are neither merged nor matched.
     if lane_id.delta:
         return replace(lane_id, replaces=definition.replaces)
     return replace(
@@ -131,9 +131,9 @@ def queue_rules(lane_id: LaneId, definition: Definition) -> LaneId:
 
 
 def merge_of(definition: Definition) -> Reduce | Merger | None:
-    """Return the topic's reducers or merger; None where the newest message is kept."""
+    """Return the topic's reducers or merger; None if the newest message is kept."""
     merge = definition.merge
-    # Plain reducers keep the last message, which the board does already.
+    # Plain reducers keep the last message, as the board does.
     return None if isinstance(merge, Reduce) and merge.is_plain else merge
 
 

@@ -1,4 +1,4 @@
-"""A stream as the response of an ASGI application, under any server: sse-starlette carries it."""
+"""A stream as the response of an ASGI application under any server, based on sse-starlette."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 
 class AsgiConnection:
-    """The connection under a response whose server shows only when it takes what is sent."""
+    """The connection under a response, known only by when its server accepts what is sent."""
 
     __slots__ = ("is_given_up", "taken_mark", "unsent_bytes")
 
@@ -79,31 +79,31 @@ class AsgiConnection:
         return self.unsent_bytes
 
     def begin_send(self, size_bytes: int) -> None:
-        """Note that bytes are handed to the server."""
+        """Record that bytes are handed to the server."""
         self.unsent_bytes = size_bytes
 
     def end_send(self) -> None:
-        """Note that the server has taken them."""
+        """Record that the server has taken them."""
         self.unsent_bytes = 0
         self.taken_mark += 1
 
     def give_up(self) -> None:
-        """Note that the peer is given up: what is left in the server is the server's to drop."""
+        """Record that the peer is cut; the server has to drop what it has buffered."""
         self.is_given_up = True
 
 
 class StreamResponse(EventSourceResponse):
     """One stream as a response.
 
-    sse-starlette brings disconnects and shutdown. Its pings are off, because ours come only when
-    nothing else does. At a shutdown the stream says goodbye, which tells its reader when to return.
+    sse-starlette handles disconnects and shutdown. Its pings are off: the stream sends heartbeats
+    only if it is idle. At a shutdown the stream sends a goodbye, which says when to reconnect.
 
     Args:
-        open_writer: opens the stream, once the response is served: one that a middleware throws
-            away leaves nothing behind. What it raises becomes the answer.
+        open_writer: opens the stream when the response is served, as a middleware may discard the
+            response. A refusal that it raises becomes the answer.
         times: how long the peer may take nothing.
         encoder: compresses the answer; None: the answer is not compressed.
-        connection: what is below the server; None: only its sends are seen.
+        connection: the connection below the server, if it is known.
     """
 
     def __init__(
@@ -130,8 +130,8 @@ class StreamResponse(EventSourceResponse):
         self._connection = AsgiConnection() if connection is None else connection
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the stream until its end, the peer's, or the write time-out."""
-        if scope.get("method") == "HEAD":  # has the header of the answer, and opens no stream
+        """Serve the stream until it ends, the peer leaves, or the write timeout."""
+        if scope.get("method") == "HEAD":  # the answer's header, without opening a stream
             await super().__call__(scope, receive, send)
             return
         try:
@@ -148,7 +148,7 @@ class StreamResponse(EventSourceResponse):
         except SendTimeoutError:
             connection.give_up()
         finally:
-            # The server's own watch may have cut the peer while no send waited here.
+            # `WriteWatch` may have cut the peer while no send waited here.
             if connection.is_given_up:
                 reader.consumer.give_up(CloseReason.WRITE_TIMEOUT)
             reader.close()
@@ -180,13 +180,13 @@ class StreamResponse(EventSourceResponse):
         return text if self._encoder is None else self._encoder.block(text)
 
     async def _send_in_time(self, writer: EventWriter, send: Send, message: Message) -> None:
-        """Send a message, until the peer's deadline is over.
+        """Send a message within the peer's deadline.
 
-        The send is cancelled once at most, and then for good: a server may have written a part of
-        what it was given, so that nothing may be sent again.
+        A cancelled send ends the stream: the server may have written a part of it, so nothing may
+        be sent again.
 
         Raises:
-            SendTimeoutError: the deadline is over.
+            SendTimeoutError: the deadline is missed.
         """
         connection = self._connection
         if isinstance(connection, AsgiConnection):
@@ -204,10 +204,10 @@ class StreamResponse(EventSourceResponse):
 
 
 class _Turn:
-    """Takes the next text of a stream when the scheduler of streams calls it.
+    """Waits for the next text of a stream, which the scheduler of streams fetches.
 
-    A flush wakes thousands of streams. Their tasks would all run in one iteration of the event
-    loop; so each is woken only with its text, in turns that leave time for other requests.
+    A flush wakes thousands of streams, whose tasks would all run in one iteration of the event
+    loop. So each task is woken only with its text, a bounded number of them in an iteration.
     """
 
     __slots__ = ("_due_s", "_loop", "_streams", "_taken", "_writer")

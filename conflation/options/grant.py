@@ -1,4 +1,4 @@
-"""Grants: a request and the topic's own options made one subscription, and its printed form."""
+"""Grants: the subscription that a request and the topic's own options give; its printed form."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ TEXTS_KEPT = 1_024
 class Request:
     """A subscriber's request for one topic; filter and order are still texts.
 
-    `defaults` are the topic's own options, `earlier` those that a change is laid over. `counted`:
-    the format shows the first message that a row stands for. `resume` is an id that was seen
-    before. `by_pattern`: the topic is one of those that a pattern takes.
+    `defaults` are the topic's own options, `earlier` those before a change. `counted`: the format
+    shows the first message that a row stands for. `resume` is the id after which a reader
+    continues. `by_pattern`: the topic is one of those that a pattern matches.
     """
 
     topic: str
@@ -61,7 +61,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The subscription that is granted, and warnings about what it does not do."""
+    """The subscription that is granted, and warnings about options that do not apply."""
 
     subscription: Subscription
     warnings: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ def decide(
     resume: Bookmark | None = None,
     counted: bool = False,
 ) -> Subscription:
-    """Return the subscription alone; arguments as in `Request`.
+    """Return the granted subscription without warnings; arguments as in `Request`.
 
     Raises:
         OptionsInvalid: as `grant`.
@@ -102,7 +102,7 @@ _FULL = {
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Options without conflicts, the topic's own among them, and the command that was asked for."""
+    """Options without conflicts, those of the topic included, and the requested command."""
 
     definition: Definition
     options: Options
@@ -131,7 +131,7 @@ class Resolved:
 
     @property
     def granted_command(self) -> Command:
-        """The command; where there can be no deltas values are sent, as in AMPS."""
+        """The command; if there can be no deltas, values are sent, as in AMPS."""
         definition = self.definition
         values_only = definition.values_only or not definition.has_fields
         if definition.keeps_records and not values_only:
@@ -140,13 +140,13 @@ class Resolved:
 
 
 def grant(request: Request) -> Grant:
-    """Decide a request: its own options win over the topic's, one by one (`no_defaults`: alone).
+    """Decide a request: its options precede those of the topic, or replace all (`no_defaults`).
 
-    Requests that ask for the same in different words get equal lanes.
+    Requests with the same meaning get equal lanes.
 
     Raises:
-        OptionsInvalid: a conflict with the position of the option that is in the way, an order
-            or a command that is none; positions are those of the request's own text.
+        OptionsInvalid: a conflict, with the position of an option in the request's text; an invalid
+            order or command.
         FilterInvalid: the filter, with the position in its text.
     """
     resolved, left_out = _resolve(request)
@@ -173,19 +173,19 @@ def grant(request: Request) -> Grant:
 
 
 def _resolve(request: Request) -> tuple[Resolved, list[str]]:
-    """Resolve conflicts: a topic's option gives way to what the request says, with a warning."""
+    """Resolve conflicts: an option of the topic is left out, with a warning, not the request's."""
     options, left_out = request.options.over(request.earlier), list[str]()
     if not options.no_defaults:
         options = options.over(request.defaults)
     definition, is_change = request.definition, request.options.is_change
-    # Each option that is left out may resolve other conflicts, or change the command: begin again.
+    # Leaving out an option may resolve other conflicts, or change the command.
     while True:
         command = _command(request.command, definition, options)
         case = Case(definition, options.said, command, request.by_pattern, is_change)
         conflict = next(conflicts(case), None)
         if conflict is None:
             return Resolved(definition, options, command), left_out
-        # The request is never changed: only what it did not say itself gives way.
+        # Options in the request's own text are never left out.
         others = [name for name in conflict.names if name not in request.options.positions]
         if not others:
             name = conflict.names[0]
@@ -222,11 +222,11 @@ def _command(text: str | None, definition: Definition, options: Options) -> Comm
 def _lane_id(resolved: Resolved, feed: FeedId, *, default_pace: str, counted: bool) -> LaneId:
     """Choose the lane on a board.
 
-    What makes no difference is at its default, so that subscribers of the same rows share a lane.
+    Options without effect have their defaults, so that subscribers of the same rows share a lane.
     """
     options, command, definition = resolved.options, resolved.granted_command, resolved.definition
     select = options.select
-    # A window is kept by its removals: without them its rows would only add up.
+    # A client needs the removals of a window: otherwise it would collect more and more rows.
     has_removals = options.oof or isinstance(feed.shape, Window)
     every_message = LaneId(
         feed,
@@ -237,12 +237,12 @@ def _lane_id(resolved: Resolved, feed: FeedId, *, default_pace: str, counted: bo
     )
     if not resolved.interval_ns:
         return every_message
-    # A quiet key that goes at once goes alone, so `leading` implies `pace=key`.
+    # A leading edge sends a quiet key at once and alone, so `leading` implies `pace=key`.
     leading = options.edge == "leading"
     is_shaped = feed.shape is not None
     merge = None if is_shaped else _merge(resolved)
-    # A combined value is made of one interval's messages, so there is no earlier one to patch. A
-    # row with another key than the record's would patch what the reader got for another row.
+    # A combined value is made of one interval's messages, so no earlier one is its base. A row with
+    # another key than its record's would patch the value of another row.
     has_deltas = command.is_delta and merge is None and _has_rows_of_records(definition, feed)
     return replace(
         every_message,
