@@ -19,14 +19,14 @@ from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.duration import Instant
 
-# --- A copy of a subscriber with its board and lane, which goes its own way from then on
+# --- A copy of a subscriber with its board and lane, independent of the original
 
 
 def copy_of(subscriber: Subscriber) -> Subscriber:
     """Return the same subscriber, alone in its lane, in a topic that has no other feed.
 
-    What never changes is shared with the original: it costs references, a few for each key.
-    Records do not expire in the copy: when they do is the original's to say.
+    Immutable objects are shared with the original; only references are copied, a few for each key.
+    Records do not expire in the copy: their removals are recorded as messages of the original.
     """
     topic = _topic(subscriber.topic)
     subscription = subscriber.member.subscription
@@ -39,24 +39,23 @@ def copy_of(subscriber: Subscriber) -> Subscriber:
         other.lane.members[member.place] = member
         other.feed.adopt(other.lane)
     if subscriber.backfill is not None:
-        # Rows are shared, places are not: each takes at its own pace.
+        # A shallow copy: rows are shared, positions are not.
         other.backfill = copy.copy(subscriber.backfill)
         other.backfill.pacing = copy.copy(subscriber.backfill.pacing)
     if subscriber.change is not None:
         other.change = PendingChange(subscriber.change.subscription, subscriber.change.deadline)
-    # Shallow: the rows in them are shared, only their places move.
+    # Shallow copies, too.
     other.history = copy.copy(subscriber.history)
     other.catch_up = copy.copy(subscriber.catch_up)
     for cursor in other.cursors:
-        cursor.complete()  # what the original has made in steps is for the copy there at once
+        cursor.complete()  # rows that the original makes in steps are made at once
     return other
 
 
 def _topic(real: Topic) -> Topic:
-    # A removal by expiry is published like any other, so the copy gets it as a message.
+    # The copy is given removals by expiry as messages.
     topic = Topic(real.name, replace(real.definition, expiration_ns=None), real.epoch)
-    # The journal does not say it: all that it had may be dropped.
-    topic.head = real.head
+    topic.head = real.head  # the journal may be empty
     topic.journal = copy.deepcopy(real.journal)
     if topic.sow is not None and real.sow is not None:
         topic.sow.take_over(real.sow)
@@ -71,7 +70,7 @@ def _feed(topic: Topic, real: Feed) -> Feed:
 
 def _lane(real: Lane, feed: Feed) -> Lane:
     """Copy all that a lane holds, without its other members."""
-    # deepcopy takes these for copies it has made: the lane refers to the copied board.
+    # deepcopy uses these as existing copies, so that the lane refers to the copied board.
     shared: dict[int, Any] = {id(real.board): feed.board, id(real.members): {}}
     return copy.deepcopy(real, shared)
 
@@ -81,7 +80,7 @@ def _lane(real: Lane, feed: Feed) -> Lane:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The subscriber as it is: at the beginning, and whenever its lane or its change is another."""
+    """A copy of the subscriber: at the beginning, and after each change of lane or options."""
 
     now: Instant
     subscriber: Subscriber
@@ -130,14 +129,14 @@ class Redefined:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The rows of groups were made, because the board was looked at."""
+    """Deferred rows were made, because the board was read."""
 
     now: Instant
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Another member joined the lane: what the lane holds is cut there."""
+    """Another member joined the lane, which splits what the lane holds."""
 
     now: Instant
 
@@ -179,7 +178,7 @@ BYTES_MAX = 16 << 20
 OVERRUN = "OVERRUN"
 
 RECORDERS_MAX = 10
-"""Each costs a reference for every publish of its topic, and an engine of its own to replay."""
+"""Each keeps a reference for every publish of its topic, and replays on a separate engine."""
 
 
 class TraceRecorder:
@@ -187,8 +186,7 @@ class TraceRecorder:
 
     The tense of a method says when it is called: `published`, `advanced`, `took` and `moved` after
     the change (of a publish before the queue limits are applied), `changes` and `conflates` before
-    it. Another member that joins the lane is noticed with the next call: before that it makes no
-    difference.
+    it. A join of another member is recorded with the next call: before that it has no effect.
     """
 
     def __init__(
@@ -200,7 +198,7 @@ class TraceRecorder:
         messages_max: int = MESSAGES_MAX,
         bytes_max: int = BYTES_MAX,
     ) -> None:
-        """`wake` is called whenever there are calls to take."""
+        """`wake` is called when `take_calls` has something to return."""
         self.subscriber = subscriber
         self.is_over = False
         self._wake = wake
@@ -219,55 +217,55 @@ class TraceRecorder:
         return calls
 
     def published(self, topic: Topic, frames: Sequence[Frame], now: Instant) -> None:
-        """Note messages; whether they concern the subscriber is for the trace to find out."""
+        """Record messages of the topic; the replay shows whether they concern the subscriber."""
         if topic is self.subscriber.topic and not self.is_over:
             self._catch_up()
             size = sum(len(frame.payload) for frame in frames)
-            # Other lanes of the board decide it, and the copy has none.
+            # It depends on other lanes of the board, which the copy does not have.
             eager = self.subscriber.feed is not None and self.subscriber.feed.is_eager
             self._append(Published(now, frames, eager), messages=len(frames), size=size)
 
     def advanced(self, now: Instant) -> None:
-        """Note that time went on, if the lane let something go."""
-        # Most calls of `advance` concern other lanes: the stamp says so without a look at rows.
+        """Record a call of `advance`, if the lane has flushed something."""
+        # Most calls concern other lanes, which the stamp shows without reading rows.
         if not self.is_over and self._stamp() != self._known:
             self._catch_up()
             self._append(Advanced(now))
 
     def took(self, bytes_max: int, outputs: Sequence[Output], now: Instant) -> None:
-        """Note a take, if it found something or moved the member."""
-        # A take without outputs can still move the member, past a flush that had nothing for it.
+        """Record a take, if it found something or moved the member."""
+        # A take without outputs can move the member past a flush that had no row for it.
         if not self.is_over and (outputs or self._stamp() != self._known):
             self._catch_up()
             size = sum(out.batch.payload_bytes for out in outputs if isinstance(out, Rows))
             self._append(Taken(now, bytes_max, outputs), size=size)
 
     def changes(self, subscription: Subscription, now: Instant) -> None:
-        """Note other options, before they take effect."""
+        """Record other options, before they take effect."""
         if not self.is_over:
             self._catch_up()
             self._append(Changed(now, subscription))
 
     def moved(self, now: Instant) -> None:
-        """Note that the subscriber is in another lane, which may hold rows, or on its way there."""
+        """Record that the subscriber has changed lanes, or has planned to."""
         if not self.is_over:
             self._snapshot_lane()
             self._append(Copied(now, copy_of(self.subscriber)))
 
     def conflates(self, messages_max: int | None) -> None:
-        """Note that the queue is too long, before it is made shorter."""
+        """Record that the queue is about to be conflated."""
         if not self.is_over:
             self._catch_up()
             self._append(Conflated(self._now, messages_max))
 
     def ended(self, reason: str) -> None:
-        """Note the end of the subscription, and with it of the trace."""
+        """Record the end of the subscription, and so of the trace."""
         if not self.is_over:
             self.is_over = True
             self._append(Ended(self._now, reason))
 
     def _catch_up(self) -> None:
-        """Note what others did to the lane or the topic since the last call."""
+        """Record what others did to the lane or the topic since the last call."""
         joins, definition, materializations = self._joins, self._definition, self._materializations
         self._snapshot_lane()
         if materializations != self._materializations:
@@ -287,12 +285,12 @@ class TraceRecorder:
         self._now = call.now
         self._messages += messages
         self._bytes += size
-        # A hole would make all that follows wrong, so a trace that falls behind ends.
+        # With a gap all that follows would be wrong, so a trace that falls behind ends.
         if self._messages > self._messages_max or self._bytes > self._bytes_max:
             self._forget()
             self.is_over = True
             call = Ended(call.now, OVERRUN)
-        self._known = self._stamp()  # what differs from it at the next call has happened between
+        self._known = self._stamp()  # a difference at the next call has happened in between
         self._calls.append(call)
         self._wake()
 
@@ -301,7 +299,7 @@ class TraceRecorder:
         self._messages = self._bytes = 0
 
     def _stamp(self) -> tuple[object, ...]:
-        """Return what changes whenever the lane lets something go, or the member's place moves."""
+        """Return a value that changes when the lane flushes, or the member's position moves."""
         lane, backfill = self.subscriber.lane, self.subscriber.backfill
         due = None if backfill is None else backfill.deadline
         if lane is None:
@@ -312,22 +310,22 @@ class TraceRecorder:
 def begin_recording(
     watchers: list[Watcher], subscriber: Subscriber, now: Instant, wake: Callable[[], None]
 ) -> TraceRecorder:
-    """Record a subscriber from now on, as one of its engine's watchers.
+    """Begin to record a subscriber, as one of its engine's watchers.
 
     Raises:
-        LimitReached: there are as many as allowed.
+        LimitReached: there are too many.
     """
     if len(watchers) >= RECORDERS_MAX:
         raise LimitReached(f"there are {RECORDERS_MAX} traces already")
     recorder = TraceRecorder(subscriber, now, wake)
     watchers.append(recorder)
-    # A new tuple, not a list that grows: the subscriber may be calling its watchers right now.
+    # A new tuple, as the subscriber may be iterating over the present one.
     subscriber.watchers = (*subscriber.watchers, recorder)
     return recorder
 
 
 def end_recording(watchers: list[Watcher], recorder: TraceRecorder) -> None:
-    """Stop a recorder whose calls are not read any more."""
+    """Stop a recorder."""
     watchers.remove(recorder)
     subscriber = recorder.subscriber
     subscriber.watchers = tuple(each for each in subscriber.watchers if each is not recorder)

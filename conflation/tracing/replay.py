@@ -1,8 +1,8 @@
-"""A trace: recorded calls are made again on an engine of its own, and each decision is observed.
+"""A trace: recorded calls are repeated on a separate engine, where each decision is observed.
 
-The engine that serves is not observed, only its calls are (`recorder.py`). Here they are made
-again with a copy of the subscriber, alone in its lane, which `decisions.py` looks at. Each take
-must give what the real one gave: a trace that does not, says so and ends.
+Of the real engine only the calls are recorded (`recorder.py`). Here they are repeated with a copy
+of the subscriber, alone in its lane, which `decisions.py` observes. Each take must have the outputs
+of the real one: otherwise the trace ends with `DIVERGED`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DIVERGED = "DIVERGED"
 
 
 def replay(calls: Iterable[Call]) -> list[Output]:
-    """Return what a recorded subscription was sent, from its calls alone; they are not used up."""
+    """Return what a recorded subscription was sent, from its calls, which are not changed."""
     trace = Trace()
     outputs: list[Output] = []
     for call in calls:
@@ -49,14 +49,14 @@ def replay(calls: Iterable[Call]) -> list[Output]:
 
 
 def fresh(call: Call) -> Call:
-    """Return the same call, for a trace that leaves the record as it is."""
+    """Return a copy of a call, for a trace that must not change the original."""
     return Copied(call.now, copy_of(call.subscriber)) if isinstance(call, Copied) else call
 
 
 class Trace:
-    """The trace of one subscription; it uses up the subscribers in its calls.
+    """The trace of one subscription; it changes the subscribers in its calls.
 
-    `taken` is what the last take gave; `ended` says why nothing follows.
+    `taken` has the outputs of the last take; `ended` is the reason of the trace's end.
     """
 
     def __init__(self) -> None:
@@ -65,14 +65,14 @@ class Trace:
         self._replay: TraceReplay | None = None
 
     def close(self) -> None:
-        """Let go of the engine at the end."""
+        """Free the engine."""
         if self._replay is not None:
             self._replay.close()
 
     def decisions(self, call: Call) -> Iterator[Decision]:
-        """Make a call again; yield the decisions in it, one after the other."""
+        """Repeat a call; yield the decisions in it."""
         if isinstance(call, Copied):
-            # An engine of its own from here: nothing that was wrong before the copy lives on.
+            # With a new engine, so that no earlier difference persists.
             before, self._replay = self._replay, TraceReplay(call)
             if before is not None:
                 yield from self._replay.follows(before, call.now)
@@ -95,8 +95,8 @@ class Trace:
 class TraceReplay:
     """An engine for one subscriber, from one copy of it to the next.
 
-    `wanted` is what the subscription is about to be changed to. The original does that, and the
-    next copy shows what came of it.
+    `wanted` is the subscription of a planned change, which only the original makes: the next copy
+    has its result.
     """
 
     def __init__(self, copied: Copied) -> None:
@@ -104,18 +104,18 @@ class TraceReplay:
         self.taken: Sequence[Output] = ()
         self.wanted: Subscription | None = None
         self.began_in = None if self.subscriber.lane is None else self.subscriber.lane.id
-        # The very engine that serves: a model of it could say what does not happen.
+        # The real code, as a model of it could differ from what happens.
         self._engine = Engine(sessions_max=1, subscriptions_max=1)
         self._engine.import_subscriber(self.subscriber)
         self._observer = DecisionObserver(self.subscriber)
 
     def close(self) -> None:
-        """End the subscriber, as its engine is a ring of objects until then."""
+        """End the subscriber, which breaks the reference cycles of its engine."""
         self._engine.close_session(self.subscriber.member.session)
         self._engine.drop_topic(self.subscriber.topic.name)
 
     def again(self, call: Call) -> Iterator[Decision]:
-        """Make one call again; yield the decisions in it."""
+        """Repeat one call; yield the decisions in it."""
         subscriber = self.subscriber
         match call:
             case Published(now, frames, eager):
@@ -135,7 +135,7 @@ class TraceReplay:
             case Settled() if subscriber.feed is not None:
                 subscriber.feed.materialize()
             case Joined() if subscriber.lane is not None:
-                # A member that is never asked: only the cut that its join makes counts.
+                # A member that never takes: a join splits what the lane holds.
                 subscriber.lane.join(Member("", "", subscriber.member.subscription))
                 subscriber.lane.joins += 1
             case Conflated(now, messages_max):
@@ -154,13 +154,13 @@ class TraceReplay:
             yield Decision(now, DecisionKind.MOVED, rows=rows, why=lane_text(lane.id))
 
     def _publish(self, frames: Sequence[Frame], now: Instant) -> Iterator[Decision]:
-        # One by one, so that each decision is seen before the next message covers it.
+        # One by one, so that each decision is observed before the next message.
         for frame in frames:
             self._engine.publish(self.subscriber.topic.name, [frame], now)
             yield from self._observer.message(frame, now)
 
     def _take(self, bytes_max: int, now: Instant) -> Iterator[Decision]:
-        # No message, but the time of the take: `take` itself has no `now`.
+        # Without messages, to set the time of the take: `take` has no `now`.
         self._engine.publish(self.subscriber.topic.name, (), now)
         place = self._observer.place()
         self.taken = self._engine.take(self.subscriber.member.session, bytes_max)
