@@ -272,20 +272,18 @@ class DerivedTopics:
     async def refilled(self, known: CatalogTopic, document: TopicDefinition) -> AsyncIterator[None]:
         """Fill the topic by its new definition, from the moment that it holds."""
         name, old, new = known.record.name, known.document.gateway_source, document.gateway_source
+        is_running = name in self._running
         if old == new:
             yield
-        elif name in self.reasons:  # it was not filled: there is nothing to continue
-            await self.stop(name)
-            self.prepare(name, document)
-            yield
-            self.start(known)
-        elif old is not None and new is not None and old.topic == new.topic:
+        elif is_running and old is not None and new is not None and old.topic == new.topic:
             wanted(self._driver, new, document.key_spec)  # what cannot be asked is refused here
             yield
             # The inner session goes on, so that no record is read or published twice.
             if name in self._running:
                 self._running[name].change(new, document.key_spec)
-        else:  # another source begins with its own records; nothing may be written in between
+        else:
+            # It was not filled, or another source begins with its own records, and nothing may be
+            # written in between.
             async with self.unfilled(known):
                 self.prepare(name, document)
                 yield

@@ -6,6 +6,9 @@ import pytest
 
 from tests.support.gateways import eventually
 from tests.support.place import Place, parsed
+from tests.support.rules import rule
+from tidegate.app.definitions.topic import Unusable
+from tidegate.conflation.errors import TopicUnknown
 
 SLOW = {"topic": "px", "interval": "100ms"}
 
@@ -31,6 +34,28 @@ async def test_a_change_that_fails_leaves_it_filled_as_it_was(source: dict[str, 
     with pytest.raises(OSError, match="the store"):
         async with place.catalog.filling.refilled(place.catalog.get("slow"), document):
             raise OSError("the store")
+    await follows(place, "px", 1)
+    await place.derived_topics.aclose()
+
+
+@rule("topic-16")
+@pytest.mark.parametrize("source", [SLOW | {"interval": "200ms"}, SLOW | {"topic": "other"}])
+async def test_a_change_that_fails_leaves_it_to_be_filled_as_soon_as_it_can_be(
+    source: dict[str, str],
+) -> None:
+    place = await filled()
+    catalog, filling = place.catalog, place.catalog.filling
+    epoch = catalog.get("px").record.epoch
+    catalog.set_aside(Unusable("px", b'{"key":["/k"],"merge":"no:such"}', epoch, "No such merger."))
+    entry, document = catalog.get("slow"), parsed(key=["/k"], source=source)
+    await filling.cut_off(entry)
+    reasons = {"slow": "its source px is not served here"}
+    assert filling.reasons == reasons
+    with pytest.raises((OSError, TopicUnknown)):
+        async with filling.refilled(entry, document):
+            raise OSError("the store")
+    assert filling.reasons == reasons
+    await place.put("px", key=["/k"])
     await follows(place, "px", 1)
     await place.derived_topics.aclose()
 
