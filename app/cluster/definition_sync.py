@@ -18,7 +18,9 @@ from tidegate.app.timers import Backoff
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.registry import CatalogTopic
+from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import RestoredTopic
+from tidegate.keys.errors import KeysError
 
 WAIT_S = 5.0  # a blocked read returns at once on a change; the limit only detects a dead peer
 RETRY_S = 0.2
@@ -50,10 +52,18 @@ class RemoteChanges:
                 await self._catalog.filling.cut_off(entry)
 
     async def redefine(self, known: CatalogTopic, document: TopicDefinition) -> None:
-        """Apply a topic's new definition of the same identity."""
-        async with self._catalog.filling.refilled(known, document), known.writing:
-            record = TopicRecord(known.record.name, document, known.record.epoch)
-            self._catalog.define(known, record)
+        """Apply a topic's new definition of the same identity, also where it cannot be filled."""
+        filling = self._catalog.filling
+        record = TopicRecord(known.record.name, document, known.record.epoch)
+        try:
+            async with filling.refilled(known, document), known.writing:
+                self._catalog.define(known, record)
+        except (EngineError, KeysError):
+            # Its source is not served here, or there is no room for another session. The others
+            # have accepted it, and more changes wait behind it.
+            async with filling.unfilled(known), known.writing:
+                self._catalog.define(known, record)
+            filling.fill(known)
 
     async def forget(self, known: CatalogTopic) -> None:
         """Remove a topic; its subscriptions end with REMOVED here too."""

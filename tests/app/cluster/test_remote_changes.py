@@ -61,6 +61,37 @@ async def test_what_cannot_be_filled_yet_is_there_and_is_filled_as_soon_as_it_ca
     await place.derived_topics.aclose()
 
 
+@rule("topic-16")
+async def test_another_source_holds_also_where_it_cannot_fill_the_topic_yet() -> None:
+    place = Place()
+    await place.put("px", key=["/k"])
+    await place.put("slow", source={"topic": "px", "interval": "100ms"})
+    entry = place.catalog.get("slow")
+    source = {"topic": "other", "interval": "100ms"}
+    async with place.catalog.changing:
+        await RemoteChanges(place.catalog).redefine(entry, parsed(key=["/k"], source=source))
+    assert entry.document.gateway_source == parsed(key=["/k"], source=source).gateway_source
+    assert place.catalog.filling.reasons == {"slow": "its source other is not served here"}
+    await place.put("other", key=["/k"])
+    assert place.catalog.filling.reasons == {}
+    await place.say("other", {"k": 1})
+    await eventually(lambda: place.sow("slow") == [{"k": 1}], "it is filled")
+    await place.derived_topics.aclose()
+
+
+async def test_another_source_holds_at_a_gateway_that_does_not_fill_topics() -> None:
+    place = Place()
+    place.leadership.give_up()
+    await place.put("px", key=["/k"])
+    await place.put("slow", source={"topic": "px", "interval": "100ms"})
+    entry = place.catalog.get("slow")
+    wanted = parsed(key=["/k"], source={"topic": "other", "interval": "100ms"})
+    async with place.catalog.changing:
+        await RemoteChanges(place.catalog).redefine(entry, wanted)
+    assert entry.document == wanted
+    assert place.catalog.filling.reasons == {}
+
+
 @rule("topic-14", "topic-16")
 async def test_a_topic_that_cannot_be_used_any_more_leaves_the_others_alone() -> None:
     place = Place()
