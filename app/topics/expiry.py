@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.driver import Driver
@@ -13,7 +14,7 @@ from tidegate.app.topics.derived import Leadership
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.errors import TopicUnknown
-from tidegate.conflation.frame import RemovalReason
+from tidegate.conflation.frame import Frame, RemovalReason
 from tidegate.conflation.outputs import RecordsExpired
 from tidegate.keys.text.bookmark import Bookmark
 
@@ -73,21 +74,24 @@ class Expiry:
     async def remove_expired(self, expired: RecordsExpired) -> None:
         """Remove expired records that were not published again, the oldest first.
 
-        A topic that was deleted, or created again, is left alone.
+        A topic that was deleted, created again, or has begun again is left alone.
         """
         entry = self._catalog.served(expired.topic)
-        if entry is None:
-            return
-        topic = self._driver.engine.topic(expired.topic)
-        if topic.place(Bookmark(expired.epoch, expired.through)).epoch != topic.epoch:
-            return
-        sow = topic.sow
-        while sow is not None and self._catalog.served(expired.topic) is entry:
+        while entry is not None and self._catalog.served(expired.topic) is entry:
             # Some at a time: records that are published meanwhile are no longer the oldest.
-            records = sow.board.oldest_through(expired.through, SWEPT_AT_ONCE)
+            records = self._oldest(expired)
             if not records:
                 return
             with contextlib.suppress(TopicUnknown):  # it was deleted while it waited its turn
                 await self._writer.remove(
                     entry, records, RemovalReason.EXPIRED, self._leadership.fence
                 )
+
+    def _oldest(self, expired: RecordsExpired) -> Sequence[Frame]:
+        """Return the oldest expired records that the topic has now."""
+        # Looked up each time: a topic that begins again has another board.
+        topic = self._driver.engine.topic(expired.topic)
+        is_its_own = topic.place(Bookmark(expired.epoch, expired.through)).epoch == topic.epoch
+        if topic.sow is None or not is_its_own:
+            return ()
+        return topic.sow.board.oldest_through(expired.through, SWEPT_AT_ONCE)

@@ -12,9 +12,9 @@ import pytest
 from tests.support.clocks.manual import Clock
 from tests.support.place import Place
 from tests.support.rules import rule
-from tidegate.app.stores.store import Appended
+from tidegate.app.stores.store import Appended, TopicRecord
 from tidegate.app.topics.expiry import SWEPT_AT_ONCE, Expiry
-from tidegate.conflation.frame import RemovalReason, Tombstone
+from tidegate.conflation.frame import RemovalReason, RestoredTopic, Tombstone
 from tidegate.conflation.outputs import RecordsExpired
 from tidegate.keys.text.duration import SECOND
 
@@ -120,6 +120,21 @@ async def test_a_topic_that_went_or_came_anew_is_left_alone() -> None:
         await place.sweeper.remove_expired(RecordsExpired("zzq", epoch, 1))
         await place.sweeper.remove_expired(RecordsExpired("px", "another", 1))
         assert place.sow("px") == [{"k": 1}]
+
+
+async def test_a_topic_that_begins_again_meanwhile_does_not_keep_the_sweeper() -> None:
+    async with swept() as place:
+        await place.put("other", key=["/k"], expiration="10s")
+        await place.say("px", {"k": 1})
+        await place.say("other", {"k": 1})
+        entry = place.catalog.get("px")
+        async with entry.writing:  # a publisher is just writing
+            await place.pass_time(10)
+            again = place.live("px")
+            renewed = TopicRecord("px", entry.document, "e2")
+            place.catalog.renew(renewed, RestoredTopic(head=1, records=again, journal=again))
+        await place.pass_time(0)
+        assert place.sow("other") == []
 
 
 async def test_a_store_that_is_out_is_tried_again_and_is_one_warning(
