@@ -87,6 +87,7 @@ class DerivedTopic:
         self._consumer: Consumer | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
+        self._has_records = False
         self._seen: set[str] | None = None
 
     def subscribe(self, source: TopicSource, key_spec: KeySpec) -> None:
@@ -96,6 +97,7 @@ class DerivedTopic:
             EngineError: as many sessions as may be, or the source cannot be asked this.
         """
         subscription = wanted(self._driver, source, key_spec)
+        self._has_records = subscription.command.queries
         self._consumer = self._driver.open(self._session)
         self._driver.subscribe(self._session, NAME, subscription)
 
@@ -153,6 +155,8 @@ class DerivedTopic:
 
     def _items(self, entry: CatalogTopic, output: Output) -> list[Item]:
         match output:
+            case GroupBegin() | GroupEnd() | Rows(op="snapshot") if not self._has_records:
+                pass  # the source has begun again: what it has no more is not removed here
             case GroupBegin():
                 self._seen = set()
             case GroupEnd():

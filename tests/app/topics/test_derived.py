@@ -16,6 +16,7 @@ from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.items import Message
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import Appended, Publication, Store, TopicRecord
+from tidegate.conflation.frame import RestoredTopic
 from tidegate.keys.text.duration import SECOND
 
 PX = {"topic": "px", "interval": "1s"}
@@ -121,6 +122,24 @@ async def test_a_source_without_a_key_is_conflated_by_the_topics_own() -> None:
         assert [(frame.key, frame.payload) for frame in place.live("slow")] == [
             ("[1]", b'{"k": 1, "v": 2}'), ("[null]", b"7")
         ]  # fmt: skip
+
+
+@rule("topic-9")
+@pytest.mark.parametrize("retain", [False, True])
+async def test_a_source_without_a_key_that_begins_again_takes_nothing_away(*, retain: bool) -> None:
+    async with filled() as place:
+        log, _ = await place.put("log", retain=retain)
+        await place.put("slow", source={"topic": "log", "interval": "1s"}, key=["/k"])
+        await place.settled()
+        await place.say("log", {"k": 1})
+        await place.pass_time()
+        journal = place.driver.engine.topic("log").journal.after(0)
+        kept = RestoredTopic(1, journal if retain else (), journal=journal)
+        place.catalog.renew(TopicRecord("log", log.document, "e2"), kept)
+        await place.pass_time()
+        await place.say("log", {"k": 2})
+        await place.pass_time()
+        assert place.journal("slow") == [("[1]", b'{"k": 1}'), ("[2]", b'{"k": 2}')]
 
 
 async def test_they_chain() -> None:
