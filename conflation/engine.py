@@ -95,22 +95,23 @@ class Engine:
 
     def restart_topic(
         self, name: str, epoch: str, kept: RestoredTopic, now: Instant, now_ms: int
-    ) -> None:
+    ) -> bool:
         """Begin a new epoch with what is left of a topic; subscribers get a snapshot of it.
 
-        Nothing changes for subscribers if the new epoch continues the known one and lacks none of
-        its messages: later ones are then published as usual.
+        Nothing changes for them, and False is returned, where the new epoch continues the known one
+        and lacks nothing of it: what has come since is then published like all else.
 
         Raises:
             TopicUnknown: there is none of that name.
         """
         before = self.topic(name)
         if before.continue_in(epoch, kept.former):
-            return
+            return False
         before.expiry.forget()
         self._topics[name] = before.successor(epoch)
         self.restore_topic(name, kept, now, now_ms)
         self._lanes.restart(self._topics[name], now)
+        return True
 
     def set_checkpoint(self, name: str, offset: int) -> None:
         """Record that records are stored up to an offset; later tombstones must be kept."""

@@ -178,7 +178,7 @@ class DefinitionSync:
         for entry in lost:
             record = TopicRecord(entry.record.name, entry.document, new_epoch())
             await self._store.restore_topic(record)
-            self._restart_topic(record, RestoredTopic())
+            await self._restart_topic(record, RestoredTopic())
         for name in deleted:
             await self._apply(name, None)
         for stored in existing.values():
@@ -220,7 +220,7 @@ class DefinitionSync:
             if known.record.epoch != record.epoch:
                 current = await self._store.load_current(record)
                 if current is not None:
-                    self._restart_topic(record, current)
+                    await self._restart_topic(record, current)
                 else:  # Redis is in another life by now
                     record = replace(record, epoch=known.record.epoch)
                     self._store.on_suspect(name)
@@ -247,8 +247,11 @@ class DefinitionSync:
             restored = RestoredTopic(former=restored.former)
         await self._remote_changes.adopt(record, restored)
 
-    def _restart_topic(self, record: TopicRecord, restored: RestoredTopic) -> None:
+    async def _restart_topic(self, record: TopicRecord, restored: RestoredTopic) -> None:
         logger.warning("%s restarts in epoch %s", record.name, record.epoch)
         self._store.set_record(record.name, record)
-        self._catalog.renew(record, restored)
+        has_begun = self._catalog.renew(record, restored)
         self._append_waiters.notify(record.name)
+        entry = self._catalog.served(record.name)
+        if has_begun and entry is not None:  # after that: its filler may wait for what is lost
+            await self._catalog.filling.begin_again(entry)

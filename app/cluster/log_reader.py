@@ -113,8 +113,9 @@ class TopicLogReader:
     async def _repair_suspects(self) -> None:
         # Taken first: a topic that becomes suspect during its repair is checked again.
         suspects, self._suspects = self._suspects, {}
-        for name, has_gap in suspects.items():
-            await self._repair(name, has_gap=has_gap)
+        # Sources first: what is filled from them begins again with what they have then.
+        for name in sorted(suspects, key=self._is_filled):
+            await self._repair(name, has_gap=suspects[name])
 
     async def _step(self) -> None:
         self._wake.clear()
@@ -254,8 +255,14 @@ class TopicLogReader:
             return
         logger.warning("%s restarts in epoch %s", name, epoch)
         self._store.set_record(name, record)
-        self._catalog.renew(record, restored)
+        has_begun = self._catalog.renew(record, restored)
         self._append_waiters.notify(name)
+        if has_begun:  # after that: its filler may wait for what is lost
+            await self._catalog.filling.begin_again(entry)
+
+    def _is_filled(self, name: str) -> bool:
+        entry = self._catalog.served(name)
+        return entry is not None and entry.document.gateway_source is not None
 
     def _names(self) -> list[str]:
         names = (entry.record.name for entry in self._catalog.entries())

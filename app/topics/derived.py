@@ -76,8 +76,9 @@ Write = Callable[[CatalogTopic, Sequence[Item]], Awaitable[object]]
 class DerivedTopic:
     """Fills one topic from its source until it is stopped.
 
-    It begins with the source's records: records that the topic has already are not published again,
-    records that the source no longer has are removed. So it can begin again at any time.
+    It begins with the source's records, if that `has_records`: records that the topic has already
+    are not published again, records that the source no longer has are removed. So it can begin
+    again at any time.
     """
 
     def __init__(self, driver: Driver, write: Write, session: str) -> None:
@@ -87,7 +88,7 @@ class DerivedTopic:
         self._consumer: Consumer | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
-        self._has_records = False
+        self.has_records = False
         self._seen: set[str] | None = None
 
     def subscribe(self, source: TopicSource, key_spec: KeySpec) -> None:
@@ -97,7 +98,7 @@ class DerivedTopic:
             EngineError: as many sessions as may be, or the source cannot be asked this.
         """
         subscription = wanted(self._driver, source, key_spec)
-        self._has_records = subscription.command.queries
+        self.has_records = subscription.command.queries
         self._consumer = self._driver.open(self._session)
         self._driver.subscribe(self._session, NAME, subscription)
 
@@ -155,7 +156,7 @@ class DerivedTopic:
 
     def _items(self, entry: CatalogTopic, output: Output) -> list[Item]:
         match output:
-            case GroupBegin() | GroupEnd() | Rows(op="snapshot") if not self._has_records:
+            case GroupBegin() | GroupEnd() | Rows(op="snapshot") if not self.has_records:
                 pass  # the source has begun again: what it has no more is not removed here
             case GroupBegin():
                 self._seen = set()
@@ -271,6 +272,13 @@ class DerivedTopics:
         """Stop filling a topic whose source has become unusable, and note the reason."""
         await self._halt(entry.record.name)
         self.fill(entry)
+
+    async def begin_again(self, entry: CatalogTopic) -> None:
+        """Fill a topic that has lost messages from its source's records again, if it has any."""
+        derived = self._running.get(entry.record.name)
+        if derived is not None and derived.has_records:
+            await self._halt(entry.record.name)
+            self.fill(entry)
 
     @asynccontextmanager
     async def refilled(self, known: CatalogTopic, document: TopicDefinition) -> AsyncIterator[None]:

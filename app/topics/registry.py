@@ -330,16 +330,21 @@ class TopicRegistry:
         settings = self._settings
         return record.document.definition(settings.journal_messages_max, settings.journal_bytes_max)
 
-    def renew(self, record: TopicRecord, kept: RestoredTopic) -> None:
-        """Begin a topic again in this epoch; its subscribers stay."""
+    def renew(self, record: TopicRecord, kept: RestoredTopic) -> bool:
+        """Begin a topic again in this epoch; its subscribers stay.
+
+        Return False if it goes on, as the epoch lacks nothing of the one before.
+        """
         entry = self._entries.get(record.name)
-        if entry is not None:
-            entry.redefine(record)
-            self.revision += 1
-            driver = self._driver
-            now, now_ms = driver.now(), driver.wall_ms()
-            driver.engine.restart_topic(record.name, record.epoch, kept, now, now_ms)
-            driver.dispatch()
+        if entry is None:
+            return False
+        entry.redefine(record)
+        self.revision += 1
+        driver = self._driver
+        now, now_ms = driver.now(), driver.wall_ms()
+        has_begun = driver.engine.restart_topic(record.name, record.epoch, kept, now, now_ms)
+        driver.dispatch()
+        return has_begun
 
     def drop(self, entry: CatalogTopic) -> None:
         """Remove a topic; its subscriptions end with REMOVED."""

@@ -238,6 +238,27 @@ async def test_a_stream_that_was_lost_is_noticed(server: BusServer) -> None:
             assert await next_value(stream) == B2
 
 
+@rule("topic-9")
+async def test_a_derived_topic_that_the_bus_has_lost_is_filled_again(server: BusServer) -> None:
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        await gateway.topic("slow", key=[], source={"topic": "px", "interval": "100ms"})
+        await gateway.publish(A1)
+        catalog, engine = gateway.gateway.catalog, gateway.gateway.driver.engine
+
+        def is_filled() -> bool:
+            sow = engine.topic("slow").sow
+            return sow is not None and len(sow.board.live()) == 1
+
+        await eventually(is_filled, "it is filled")
+        epoch = catalog.get("slow").record.epoch
+        connection = BusConnection(server.url)
+        await connection.execute("DEL", *topic_keys(connection, "slow"))
+        await connection.aclose()
+        await eventually(lambda: catalog.get("slow").record.epoch != epoch, "it begins again")
+        await eventually(is_filled, "it is filled again")
+
+
 @pytest.mark.parametrize("deleted", [b"2-0", b"1-0"])
 async def test_a_gateway_starts_on_a_stream_whose_entries_were_deleted(
     server: BusServer, deleted: bytes
