@@ -30,6 +30,11 @@ def lease_key(connection: BusConnection, name: str) -> str:
     return connection.shared_key("lease", name)
 
 
+def fence_key(connection: BusConnection, name: str) -> str:
+    """Return the key that holds the fencing number of a lease's newest holder."""
+    return connection.shared_key("fence", name)
+
+
 class Lease:
     """A lease that one gateway at a time holds, with a fencing number that grows with each holder.
 
@@ -59,7 +64,7 @@ class Lease:
     ) -> None:
         self.number: int | None = None
         self._connection = connection
-        self._keys = [lease_key(connection, name), connection.shared_key("fence", name)]
+        self._keys = [lease_key(connection, name), fence_key(connection, name)]
         self._holder = holder
         self._on_acquired = on_acquired
         self._on_lost = on_lost

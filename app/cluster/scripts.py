@@ -2,8 +2,8 @@
 
 Keys of a topic:
 
-- `state`: epoch, head, life, fence and bytes; `base` is the offset where the stream starts, `made`
-  the topic's first epoch, under which replies to retries stay valid, `former` the epochs that the
+- `state`: epoch, head, life and bytes; `base` is the offset where the stream starts, `made` the
+  topic's first epoch, under which replies to retries stay valid, `former` the epochs that the
   topic's epoch followed, each with the last offset that it and the next have (`4f2a:17 90bc:44`),
   -1 if that did not continue it, `definition` the digest of the topic's definition, `removed` the
   offset of the newest request that removed a record, and `time` a time in ms that no later entry
@@ -88,7 +88,7 @@ local function is_in_the_way(added)
 end
 """
 
-# KEYS state stream sow producers retries refused retry staged [stage ...]
+# KEYS state stream sow producers retries refused retry staged fence [stage ...]
 # ARGV epoch seen now_ms count bytes items | producer run sequence | digest | head | fence
 #      | messages bytes age_ms | retries producers | definition
 #      | records (key, index, value)... removed keys...
@@ -100,15 +100,15 @@ APPEND: Final = (
     + _UNSTAGE
     + _IN_THE_WAY
     + """
-local state, stream, sow, producers, retries, refused, retry, staged = unpack(KEYS, 1, 8)
+local state, stream, sow, producers, retries, refused, retry, staged, fence = unpack(KEYS, 1, 9)
 local known = redis.call('HMGET', state,
-    'epoch', 'head', 'life', 'fence', 'bytes', 'base', 'made', 'definition', 'time', 'removed')
+    'epoch', 'head', 'life', 'bytes', 'base', 'made', 'definition', 'time', 'removed')
 local head, here = tonumber(known[2] or 0), life()
 if known[1] ~= ARGV[1] or head < tonumber(ARGV[2]) or known[3] ~= here then return {'epoch'} end
-if head > tonumber(known[6] or 0) and redis.call('EXISTS', stream) == 0 then return {'epoch'} end
-local now_ms, count = math.max(tonumber(ARGV[3]), tonumber(known[9] or 0)), tonumber(ARGV[4])
+if head > tonumber(known[5] or 0) and redis.call('EXISTS', stream) == 0 then return {'epoch'} end
+local now_ms, count = math.max(tonumber(ARGV[3]), tonumber(known[8] or 0)), tonumber(ARGV[4])
 local function forget_stages()
-    for index = 9, #KEYS do
+    for index = 10, #KEYS do
         unstage(staged, KEYS[index])
         redis.call('DEL', KEYS[index])
     end
@@ -117,7 +117,7 @@ end
 if ARGV[10] ~= '' then
     local made, digest, at_ms, first, last = string.match(
         redis.call('GET', retry) or '', '^(%w*) (%w*) (%d+) (%d+) (%d+)$')
-    if made == (known[7] or '') and tonumber(at_ms) + 86400000 > now_ms then
+    if made == (known[6] or '') and tonumber(at_ms) + 86400000 > now_ms then
         if digest ~= ARGV[10] then return {'conflict'} end
         forget_stages()
         return {'again', tonumber(first), tonumber(last), here, unwritten()}
@@ -143,7 +143,7 @@ local records = tonumber(ARGV[19])
 local function has_changed(record, since)
     local noted = redis.call('HGET', sow, record)
     if noted then return tonumber(string.match(noted, '^%d+')) > since end
-    return tonumber(known[10] or head) > since
+    return tonumber(known[9] or head) > since
 end
 local function is_outdated(since)
     if since < 0 or #ARGV < 20 then return true end
@@ -157,7 +157,7 @@ local function is_outdated(since)
 end
 local since = tonumber(ARGV[11])
 if since and since ~= head and is_outdated(since) then return {'moved'} end
-if known[8] and known[8] ~= ARGV[18] then
+if known[7] and known[7] ~= ARGV[18] then
     redis.call('SET', refused, '', 'NX', 'PX', HELD_MS)
     return {'redefined'}
 end
@@ -176,7 +176,9 @@ if ARGV[10] ~= '' then
     end
     if asked >= tonumber(ARGV[16]) then return {'full', 'retries'} end
 end
-if ARGV[12] ~= '' and tonumber(known[4] or 0) > tonumber(ARGV[12]) then return {'superseded'} end
+if ARGV[12] ~= '' and tonumber(redis.call('GET', fence) or 0) > tonumber(ARGV[12]) then
+    return {'superseded'}
+end
 
 -- A commit without stages: the producer's number rises, and the stream stays as it is.
 if count == 0 then
@@ -185,18 +187,17 @@ if count == 0 then
 end
 
 local first, last = head + 1, head + count
-local before = tonumber(known[5] or 0)
+local before = tonumber(known[4] or 0)
 local bytes = before + tonumber(ARGV[5])
 local added = redis.pcall('XADD', stream, string.format('%d-0', last), 'e', ARGV[1],
     'f', string.format('%d', first), 't', string.format('%d', now_ms),
     'b', string.format('%d', before), 'i', ARGV[6])
 if is_in_the_way(added) then return {'epoch'} end
 if type(added) == 'table' and added.err then return added end
-if ARGV[12] ~= '' then redis.call('HSET', state, 'fence', ARGV[12]) end
 if ARGV[7] ~= '' then redis.call('HSET', producers, ARGV[7], ARGV[8] .. ' ' .. ARGV[9]) end
 if ARGV[10] ~= '' then
     local noted = string.format(
-        '%s %s %s %d %d', known[7] or '', ARGV[10], ARGV[3], first, last)
+        '%s %s %s %d %d', known[6] or '', ARGV[10], ARGV[3], first, last)
     redis.call('SET', retry, noted, 'PX', 86400000)
     redis.call('HINCRBY', retries, string.format('%d', hour), 1)
     redis.call('PEXPIRE', retries, 90000000)

@@ -10,6 +10,7 @@ import msgspec
 
 from tidegate.app.cluster import scripts
 from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.membership import LEADER_LEASE, fence_key
 from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.items import Item, Message, pack, to_frames, unpack
 from tidegate.app.stores.store import Bounds, Publication, TopicRecord
@@ -88,7 +89,9 @@ class TopicLog:
         retry_key = self.connection.topic_key(
             self.record.name, f"retry:{'' if retry is None else retry.name}"
         )
-        return [*self.keys, retry_key, self.stages_key, *map(self.stage_key, publication.stages)]
+        fence = fence_key(self.connection, LEADER_LEASE)
+        stages = map(self.stage_key, publication.stages)
+        return [*self.keys, retry_key, self.stages_key, fence, *stages]
 
     def append_arguments(self, publication: Publication, seen: int) -> list[bytes]:
         """Return the arguments of an append in the order that the script expects."""

@@ -19,6 +19,7 @@ from tests.support.servers import edge_settings
 from tidegate.app.cluster import redis_store as module
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
+from tidegate.app.cluster.membership import LEADER_LEASE, fence_key
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
@@ -150,13 +151,17 @@ async def test_messages_age_with_those_behind_them(shared: Shared) -> None:
 
 
 async def test_a_writer_whose_lease_was_taken_over_is_refused(shared: Shared) -> None:
+    """Also in a topic that its successor has not written to."""
     store = await shared.store()
     await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
-    for fence in (3, 3, None, 5):
+    [connection] = shared.connections
+    for number, fence in ((3, 3), (3, 3), (3, None), (5, 5)):
+        await connection.execute("SET", fence_key(connection, LEADER_LEASE), number)
         await store.append("t", Publication([Message(b"1")], 0, fence=fence))
+    await connection.execute("SET", fence_key(connection, LEADER_LEASE), 6)
     with pytest.raises(Refused, match="producer-fenced"):
-        await store.append("t", Publication([Message(b"1")], 0, fence=4))
-    assert (await store.append("t", Publication([Message(b"1")], 0, fence=5))).first == 5
+        await store.append("t", Publication([Message(b"1")], 0, fence=5))
+    assert (await store.append("t", Publication([Message(b"1")], 0, fence=6))).first == 5
 
 
 async def test_definitions_are_written_by_who_has_seen_all_before(shared: Shared) -> None:

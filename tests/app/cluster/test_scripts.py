@@ -25,5 +25,5 @@ def test_only_old_commands_are_used_and_only_on_keys_that_are_named(name: str) -
     assert calls
     assert {command for command, _ in calls} <= COMMANDS
     keys = r"KEYS\[(\d|index)\]|unpack\(KEYS|state|stream|sow|producers|retr(y|ies)|refused|stage"
-    named = re.compile(rf"{keys}|'(server|replication|persistence)'")
+    named = re.compile(rf"{keys}|fence|'(server|replication|persistence)'")
     assert [place for _, place in calls if not named.match(place)] == []
