@@ -22,7 +22,7 @@ from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import RestoredTopic
 from tidegate.keys.errors import KeysError
 
-WAIT_S = 5.0  # a blocked read returns at once on a change; the limit only detects a dead peer
+WAIT_S = 5.0  # a blocked read returns at once on a change; the limit detects a dead peer, or a loss
 RETRY_S = 0.2
 
 logger = logging.getLogger("tidegate.bus")
@@ -188,11 +188,11 @@ class DefinitionSync:
         definitions = self._store.definitions
         command = ("XREAD", "COUNT", 1, "BLOCK", round(WAIT_S * 1_000), "STREAMS")
         position = id_after(definitions.version)
-        return bool(
-            await with_timeout(
-                self._connection.execute_blocking(*command, definitions.stream, position), WAIT_S
-            )
+        found = await with_timeout(
+            self._connection.execute_blocking(*command, definitions.stream, position), WAIT_S
         )
+        # Nothing wakes who waits for changes that were deleted with entries that no gateway wrote.
+        return bool(found) or await definitions.is_behind()
 
     async def _apply(self, name: str, record: Stored | None) -> None:
         """Make the catalog's entry equal to the record in Redis."""

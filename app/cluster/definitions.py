@@ -124,6 +124,9 @@ class Definitions:
                 await self._clear_changes()
                 return await self._all_as_changes(known)
             changes.append(change)
+        if not changes and await self.is_behind():
+            # Another gateway has deleted the log, with changes that were not read here yet.
+            return await self._all_as_changes(known)
         return changes
 
     async def deleted(self, epochs: Mapping[str, str]) -> set[str]:

@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from tests.support.buses import BusServer
+from tests.support.rules import rule
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.definitions.mergers import Mergers
@@ -88,6 +89,18 @@ async def test_who_was_away_for_too_long_reads_all_of_them(connection: BusConnec
     await connection.execute("XDEL", one.stream, "4-0")
     assert list(await other.changes()) == []
     assert other.version == 6
+
+
+@rule("cluster-13")
+async def test_who_has_not_read_a_log_that_was_deleted_reads_all_of_them(
+    connection: BusConnection,
+) -> None:
+    one, other = await seen(connection), await seen(connection)
+    await one.put(record("a"))
+    await connection.execute("DEL", one.stream)
+    shown = {change.name: change.record for change in await other.changes(["gone"])}
+    assert shown == {"a": record("a"), "gone": None}
+    assert list(await one.changes()) == []
 
 
 async def test_a_bus_that_was_emptied_or_set_back_is_another(connection: BusConnection) -> None:

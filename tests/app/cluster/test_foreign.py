@@ -72,6 +72,18 @@ async def test_foreign_changes_are_cleared_away_and_definitions_go_on(
     assert sum(record.name == "tidegate.bus" for record in caplog.records) <= 2
 
 
+async def test_a_change_that_was_cleared_away_before_it_was_read_is_made_up_for(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.app.cluster.definition_sync.WAIT_S", 0.05)
+    async with gateways(redis_bus) as (one, other):
+        bus = bus_of(one)
+        async with other.gateway.catalog.changing:  # it hears of nothing meanwhile
+            await one.topic()
+            await bus.execute("DEL", bus.shared_key("changes"))
+        await has_topic(other)
+
+
 async def test_a_foreign_entry_in_a_topics_stream_has_it_begin_anew_once(
     redis_bus: BusServer, caplog: pytest.LogCaptureFixture
 ) -> None:
