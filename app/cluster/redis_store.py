@@ -310,15 +310,20 @@ class RedisStore:
             Refused: bus-unavailable.
         """
         record = self.log(name).record
-        restored = await self.load_current(record)
-        if restored is None:
+        try:
+            restored = await self.load_current(record)
+            if restored is not None:
+                return restored
             with translate_errors():
                 stored = await self.definitions.read_one(name)
             if stored is not None and stored.epoch == record.epoch:
                 raise TopicMoved
-            self.set_record(name, stored)
-            raise TopicRedefined(stored)
-        return restored
+        except Refused:
+            # The definition may count as seen, and is not applied: all are read again.
+            self.definitions.invalidate()
+            raise
+        self.set_record(name, stored)
+        raise TopicRedefined(stored)
 
     async def load_current(self, record: TopicRecord) -> RestoredTopic | None:
         """Load a topic from a server that has it in the epoch of a record; None: it has not.

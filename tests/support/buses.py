@@ -15,6 +15,7 @@ from typing import Any
 from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, Stream, eventually, running_gateway
 from tests.support.outside import await_redis, bundled_valkey, require
+from tidegate.app.cluster.connection import BusConnection
 
 FLAGS = ("--save", "", "--appendonly", "yes", "--maxmemory-policy", "noeviction")
 
@@ -107,6 +108,15 @@ async def gateways(server: BusServer, count: int = 2, **given: Any) -> AsyncIter
             )
             for _ in range(count)
         ]
+
+
+async def define_elsewhere(connection: BusConnection, name: str, epoch: str, text: bytes) -> None:
+    """Write a definition as a gateway of another version does."""
+    version = await connection.execute("HINCRBY", connection.shared_key("life"), "version", 1)
+    change = (b"name", name, b"epoch", epoch, b"document", text)
+    await connection.execute("HSET", connection.shared_key("documents"), name, text)
+    await connection.execute("HSET", connection.shared_key("epochs"), name, epoch)
+    await connection.execute("XADD", connection.shared_key("changes"), f"{version}-0", *change)
 
 
 async def has_topic(gateway: Running, name: str = "px") -> None:

@@ -17,13 +17,14 @@ import pytest
 
 from tests.faults.setups.children import RedisChild
 from tests.faults.setups.gateway import redis_binary
-from tests.support.buses import BusServer, document, gateways, has_topic
+from tests.support.buses import BusServer, define_elsewhere, document, gateways, has_topic
 from tests.support.deadlines import HANGS_S
 from tests.support.gateways import NDJSON, Remote, Running, eventually, running_gateway
 from tests.support.network.fault_proxy import FaultProxy, Line, fault_proxy
 from tests.support.rules import rule
 from tidegate.app.cluster.definition_sync import DefinitionSync
 from tidegate.app.cluster.redis_store import RedisStore
+from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.store import TopicRecord
 from tidegate.conflation.frame import RestoredTopic
 
@@ -378,6 +379,32 @@ async def test_a_change_that_could_not_be_taken_over_is_taken_over_later(
         await one.topic()
         await has_topic(other)
         assert list(failures) == []
+
+
+@rule("topic-15")
+async def test_a_topic_that_was_taken_over_while_the_bus_went_away_is_served_later(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(redis_bus, 1) as (one,):
+        await one.topic()
+        await one.publish({"k": "a"})
+        store, catalog = store_of(one), one.gateway.catalog
+        epoch = catalog.get("px").record.epoch
+        await define_elsewhere(store._connection, "px", epoch, b'{"key":["/k"],"merge":"no:such"}')
+        await eventually(lambda: catalog.unusable("px") is not None, "it cannot be used any more")
+        load, failures = store.load_current, iter((Unavailable(),))
+
+        async def failing(record: TopicRecord) -> RestoredTopic | None:
+            for failure in failures:
+                raise failure
+            return await load(record)
+
+        monkeypatch.setattr(store, "load_current", failing)
+        answer = await one.http.put("/v1/topics/px", json={"key": ["/k"]})
+        assert (answer.status_code, answer.json()["code"]) == (503, "bus-unavailable")
+        await eventually(lambda: catalog.served("px") is not None, "it is served")
+        await one.publish({"k": "b"})
+        assert await one.sow() == [{"k": "a"}, {"k": "b"}]
 
 
 async def test_a_new_topic_is_loaded_only_from_a_server_that_has_its_epoch(

@@ -10,7 +10,7 @@ import logging
 
 import pytest
 
-from tests.support.buses import BusServer, gateways, has_topic
+from tests.support.buses import BusServer, define_elsewhere, gateways, has_topic
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.rules import rule
 from tidegate.app.cluster.connection import SEQUENCE_MAX, BusConnection
@@ -191,11 +191,7 @@ async def test_an_unusable_topic_is_put_back_on_a_bus_that_has_lost_it(
         bus = bus_of(one)
         documents, epochs = bus.shared_key("documents"), bus.shared_key("epochs")
         await one.topic()
-        version = await bus.execute("HINCRBY", bus.shared_key("life"), "version", 1)
-        change = (b"name", b"px", b"epoch", b"e1", b"document", text)
-        await bus.execute("HSET", documents, "px", text)
-        await bus.execute("HSET", epochs, "px", "e1")
-        await bus.execute("XADD", bus.shared_key("changes"), f"{version}-0", *change)
+        await define_elsewhere(bus, "px", "e1", text)
         catalog = one.gateway.catalog
         await eventually(lambda: catalog.unusable("px") is not None, "it cannot be used any more")
         names = await bus.execute("KEYS", f"*{bus.prefix}*")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.buses import BusServer, bus_server, has_topic
+from tests.support.buses import BusServer, bus_server, define_elsewhere, has_topic
 from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Running, Stream, eventually, names, running_gateway
 from tests.support.rules import rule
@@ -236,6 +236,31 @@ async def test_a_stream_that_was_lost_is_noticed(server: BusServer) -> None:
             assert await published(gateway, B2) != before
             assert await began_again(stream) == [A1]
             assert await next_value(stream) == B2
+
+
+@rule("topic-15")
+async def test_an_unusable_topic_is_taken_over_in_a_later_life_of_the_bus(
+    server: BusServer,
+) -> None:
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        epoch = await published(gateway, A1)
+        catalog, connection = gateway.gateway.catalog, BusConnection(server.url)
+        text = b'{"key":["/k"],"merge":"no:such"}'
+        await define_elsewhere(connection, "px", epoch, text)
+        await eventually(lambda: catalog.unusable("px") is not None, "it cannot be used any more")
+        server.kill()
+        server.start()
+        async with asyncio.timeout(LOOPS_S):
+            while True:
+                answer = await gateway.http.put("/v1/topics/px", json={"key": ["/k"]})
+                if answer.status_code == 200:
+                    break
+                assert answer.json()["code"] == "bus-unavailable", answer.text
+                await asyncio.sleep(0.02)
+        await published(gateway, B2)
+        assert await gateway.sow() == [A1, B2]
+        await connection.aclose()
 
 
 @rule("topic-9")
