@@ -104,7 +104,9 @@ class EventTopic:
             try:
                 await self._writer.write(entry, items)
             except BaseException:  # back in their order; a repeated event does no harm
-                self._pending.extendleft(reversed(items))
+                # What came meanwhile is newer, and takes the room of the oldest.
+                room = PENDING_MAX - len(self._pending)
+                self._pending.extendleft(reversed(items[max(0, count - room) :]))
                 raise
 
 

@@ -137,6 +137,32 @@ async def test_what_cannot_be_written_is_bounded(monkeypatch: pytest.MonkeyPatch
     assert kept == [str(number) for number in range(5, own_topics.PENDING_MAX + 5)]
 
 
+async def test_what_comes_while_a_write_fails_takes_the_room_of_the_oldest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(own_topics, "PENDING_MAX", 50)
+    monkeypatch.setattr(own_topics, "RETRY_S", 0.01)
+    store = Reluctant()
+    place = Place(store)
+    append = store.append
+
+    async def slow_to_fail(topic: str, publication: Publication) -> Appended:
+        if store.is_out:
+            for number in range(50, 60):
+                events.note(str(number), {"event": "opened"})
+            store.is_out = False
+            raise Unavailable
+        return await append(topic, publication)
+
+    monkeypatch.setattr(store, "append", slow_to_fail)
+    async with writing(place) as events:
+        store.is_out = True
+        for number in range(50):
+            events.note(str(number), {"event": "opened"})
+        await eventually(partial(is_opened, place, "59"), "the newest is written")
+    assert [session for session, _ in states(place)] == [str(number) for number in range(10, 60)]
+
+
 async def test_the_topic_is_made_once() -> None:
     place = Place()
     await open_own(place.catalog)
