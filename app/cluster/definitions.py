@@ -159,14 +159,20 @@ class Definitions:
         """Treat Redis as an unknown one until all definitions are read again."""
         self.life = ""
 
-    async def put(self, stored: Stored) -> None:
+    async def put(self, stored: Stored, *, is_empty: bool = False) -> None:
         """Write the definition of a topic that goes on, its epoch with it.
+
+        Args:
+            stored: the definition.
+            is_empty: only if the topic holds no messages.
 
         Raises:
             DefinitionsMoved: Redis has a change that this gateway has not seen.
             DefinitionHeld: a gateway that publishes by the one before is to see this one first.
+            HeadMoved: it holds messages, or is in another epoch.
         """
-        await self._write(stored.name, stored.epoch, definition_text(stored))
+        text = definition_text(stored)
+        await self._write(stored.name, stored.epoch, text, empty=stored.epoch if is_empty else "")
 
     async def create(self, stored: Stored, *, replaced: str = "") -> None:
         """Write the definition of a topic that begins, without messages.
@@ -180,7 +186,7 @@ class Definitions:
             HeadMoved: the replaced topic holds messages, or is in another epoch.
         """
         text = definition_text(stored)
-        await self._write(stored.name, stored.epoch, text, is_new=True, replaced=replaced)
+        await self._write(stored.name, stored.epoch, text, is_new=True, empty=replaced)
 
     async def delete(self, name: str) -> None:
         """Delete a topic: its definition, its messages and its producers' numbers.
@@ -191,11 +197,11 @@ class Definitions:
         await self._write(name, "", b"")
 
     async def _write(
-        self, name: str, epoch: str, document: bytes, *, is_new: bool = False, replaced: str = ""
+        self, name: str, epoch: str, document: bytes, *, is_new: bool = False, empty: str = ""
     ) -> None:
         keys = [*self._keys, *topic_keys(self._connection, name)]
         arguments = [self.life, self.version, name, epoch, document, digest_of(document)]
-        arguments += [int(is_new), replaced]
+        arguments += [int(is_new), empty]
         version = await self._connection.run_script(DEFINE, keys, arguments)
         if version == HELD:
             raise DefinitionHeld

@@ -33,6 +33,8 @@ from tidegate.app.cluster.persistence import (
     replicas_missing,
 )
 from tidegate.app.cluster.topic_log import TopicLog, read_head
+from tidegate.app.definitions.graph import becomes_derived
+from tidegate.app.definitions.topic import Unusable
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item, pack, unpack
@@ -346,7 +348,7 @@ class RedisStore:
 
         Raises:
             DefinitionsMoved: another gateway has changed a topic since.
-            HeadMoved: the identity would change, and the topic holds messages.
+            HeadMoved: the identity would change, or a source fill it, and the topic holds messages.
             Refused: bus-unavailable.
         """
         self._check_promises()
@@ -364,7 +366,7 @@ class RedisStore:
         with translate_errors():
             # The same life of the topic: its messages stay, and only the definition is written.
             if known is not None and known.epoch == record.epoch:
-                await self.definitions.put(record)
+                await self.definitions.put(record, is_empty=_is_filled_anew(known, record))
             elif known is not None and known.identity != record.identity:
                 await self.definitions.create(record, replaced=known.epoch)
             else:
@@ -556,6 +558,13 @@ class RedisStore:
 
     async def _run(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
         return await self._connection.run_script(script, keys, arguments)
+
+
+def _is_filled_anew(before: Stored, after: Stored) -> bool:
+    """Return whether a source is to fill a topic that had none: it would remove its messages."""
+    if isinstance(before, Unusable) or isinstance(after, Unusable):
+        return False
+    return becomes_derived(before.document, after.document)
 
 
 def new_epoch() -> str:

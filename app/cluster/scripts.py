@@ -316,17 +316,18 @@ return ARGV[2]
 
 # Write a definition if its writer has seen all earlier changes, together with what it means for the
 # topic's keys: a new topic begins without messages, and a deleted one leaves nothing. In two steps
-# a lost connection would leave one without the other. A topic takes the place of another one only
-# where that is empty and in a known epoch (otherwise -2): appends in that epoch fail from now on,
-# and `former` lets CONFIRM_EPOCH find the new one.
+# a lost connection would leave one without the other. A topic takes the place of another one, or
+# gets a source, only where that is empty and in a known epoch (otherwise -2): appends in that epoch
+# or by the definition before fail from now on, and `former` lets CONFIRM_EPOCH find a new epoch.
 #
 # Foreign entries that block the stream are deleted with it; gateways that miss changes then read
 # all definitions. Appends that were checked by the definition before fail from now on. Where one
 # has just failed, the definition stays for a moment (-1), in which its gateway can read it and try
 # again: behind a slow connection it would otherwise be late each time.
 # KEYS epochs documents life changes state stream sow producers retries refused
-# ARGV id version name epoch document digest new replaced-epoch
-#      (no epoch: the topic is deleted; new: 1 for a topic that begins)
+# ARGV id version name epoch document digest new empty-epoch
+#      (no epoch: the topic is deleted; new: 1 for a topic that begins; empty-epoch: of the topic that
+#      is to be there, without messages)
 DEFINE: Final = (
     _LIFE
     + _IN_THE_WAY

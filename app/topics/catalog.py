@@ -382,7 +382,11 @@ class Catalog(TopicRegistry):
             has_messages = self._driver.engine.topic(known.record.name).head > 0
             check_source(known.document, document, has_messages=has_messages)
             record = TopicRecord(known.record.name, document, known.record.epoch)
-            await self._store.put_topic(record)
+            try:
+                await self._store.put_topic(record)
+            except HeadMoved:  # another gateway has taken one in that has not arrived here
+                check_source(known.document, document, has_messages=True)
+                raise
             self.define(known, record)
         return known
 

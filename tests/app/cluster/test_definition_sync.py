@@ -225,6 +225,30 @@ async def test_a_message_that_another_takes_in_meanwhile_keeps_the_key(
         assert await keys_of(one, other) == [["/id"], ["/id"]]
 
 
+@rule("topic-3")
+async def test_a_message_that_another_takes_in_meanwhile_keeps_a_source_away(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic("source")
+        await one.topic()
+        await has_topic(other)
+        store = store_of(one)
+        put_topic = store.put_topic
+
+        async def late(record: TopicRecord) -> None:
+            await other.publish({"k": "a"})
+            await put_topic(record)
+
+        monkeypatch.setattr(store, "put_topic", late)
+        change = {"source": {"topic": "source", "interval": "100ms"}}
+        answer = await one.http.patch("/v1/topics/px", json=change)
+        assert (answer.status_code, answer.json()["code"]) == (409, "topic-conflict")
+        monkeypatch.undo()
+        await one.publish({"k": "b"})
+        assert await one.sow() == [{"k": "a"}, {"k": "b"}]
+
+
 async def test_a_pattern_has_a_topic_that_is_made_elsewhere_from_its_beginning(
     redis_bus: BusServer,
 ) -> None:
