@@ -87,7 +87,8 @@ class Ingest:
     ) -> Appended:
         """Check and publish a request's body.
 
-        A retry gets the first answer, even if the topic would refuse the request by now.
+        A retry, or a number that is known, gets the answer of a duplicate, even if the topic would
+        refuse the request by now.
 
         Raises:
             TopicUnknown, Refused: as `check` and `publish`.
@@ -99,12 +100,12 @@ class Ingest:
                 with contextlib.suppress(Redefined):
                     return await self.publish(entry, messages, producer, retry, record)
         except Refusal as refusal:
-            if retry is None or isinstance(refusal, Unavailable):
+            may_be_known = retry is not None or producer is not None
+            if not may_be_known or isinstance(refusal, Unavailable):
                 raise
-            # Only the store knows whether this is a repetition, which gets the first answer even
-            # if the topic would refuse it today.
+            # Only the store knows whether this is a repetition.
             async with entry.writing:
-                earlier = await self._writer.earlier(entry, retry=retry)
+                earlier = await self._writer.earlier(entry, producer, retry=retry)
             if earlier is None:
                 raise
             return earlier

@@ -408,6 +408,24 @@ async def test_what_came_before_is_answered_again_whatever_refuses_it_now(code: 
         assert refused.value.code == code
 
 
+@rule("publish-5")
+@pytest.mark.parametrize("code", ["schema-violation", "message-invalid"])
+async def test_a_known_number_is_a_duplicate_whatever_its_body(code: str) -> None:
+    place = await keyed()
+    entry = place.catalog.get("px")
+    await place.ingest.take(entry, b'{"k":1,"v":"x"}', LINES, Producer("p", 7), None)
+    body = b'{"k":1,"v":"x"}' if code == "schema-violation" else b"?"
+    await place.put("px", key=["/k"], schema={"properties": {"v": {"type": "number"}}})
+    for number in (3, 7):
+        again = await place.ingest.take(entry, body, LINES, Producer("p", number), None)
+        assert again == Appended(0, 0, duplicate=True, highest=7)
+    for other in (Producer("p", 8), Producer("another", 7)):
+        with pytest.raises(Refused) as refused:
+            await place.ingest.take(entry, body, LINES, other, None)
+        assert refused.value.code == code
+    assert place.driver.engine.topic("px").head == 1
+
+
 async def test_others_get_their_turn_while_the_keys_of_many_stages_are_counted() -> None:
     place = await keyed(topic_keys_max=COUNTED_AT_ONCE)
     entry = place.catalog.get("px")
