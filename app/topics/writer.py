@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -251,10 +251,25 @@ class Writer:
     ) -> int:
         """Remove records that have not changed since; return how many they were.
 
-        Works in slices with publishers in between; records that they publish meanwhile stay.
+        Raises:
+            TopicUnknown, Refused: as `removals`.
+        """
+        return sum([count async for count in self.removals(entry, records, reason, fence)])
+
+    async def removals(
+        self,
+        entry: CatalogTopic,
+        records: Sequence[Frame],
+        reason: RemovalReason,
+        fence: int | None = None,
+    ) -> AsyncIterator[int]:
+        """Remove records that have not changed since, in slices; yield how many each removed.
+
+        Publishers come in between; records that they publish meanwhile stay.
 
         Raises:
             TopicUnknown: the topic was deleted, or began again, meanwhile.
+            Refused: as `write_decided`.
         """
         removed, epoch = 0, entry.record.epoch
         for start in range(0, len(records), REMOVED_AT_ONCE):
@@ -268,9 +283,10 @@ class Writer:
                 if removed and entry.record.epoch != epoch:
                     raise TopicRecreated("the topic began again while records were removed")
                 gone = await self.write_decided(entry, decide, fence=fence)
-            removed += 0 if gone is None else gone.last - gone.first + 1
+            count = 0 if gone is None else gone.last - gone.first + 1
+            removed += count
+            yield count
             await asyncio.sleep(0)  # `writing` is free here: waiting publishers come first
-        return removed
 
     def _still(
         self, entry: CatalogTopic, records: Sequence[Frame], reason: RemovalReason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -203,12 +204,17 @@ async def delete_records(
         raise Refused("options-invalid", "Either filter or key says what to delete.")
     gateway, entry = await _entry(request, topic)
 
+    # By epoch: where the bus has lost removals, the same records are removed again.
+    counts = Counter[str]()
+
     # Tried again by a definition that another gateway has just changed: the key may be another.
     async def removed(entry: CatalogTopic) -> int:
         # A record that another gateway has just acknowledged may not be on the board here yet.
         await gateway.writer.catch_up(entry)
-        records = await _named(gateway, entry, values)
-        return await gateway.writer.remove(entry, records, RemovalReason.DELETED)
+        records, epoch = await _named(gateway, entry, values), entry.record.epoch
+        async for count in gateway.writer.removals(entry, records, RemovalReason.DELETED):
+            counts[epoch] += count
+        return counts[epoch]
 
     deleted = await gateway.catalog.with_newest_definition(entry, removed)
     if not deleted:  # an earlier attempt may have removed them, and its removal is not kept yet

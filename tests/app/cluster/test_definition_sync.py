@@ -25,7 +25,8 @@ from tests.support.rules import rule
 from tidegate.app.cluster.definition_sync import DefinitionSync
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.refusals import Unavailable
-from tidegate.app.stores.store import TopicRecord
+from tidegate.app.stores.store import Appended, TopicRecord
+from tidegate.app.topics.writer import REMOVED_AT_ONCE
 from tidegate.conflation.frame import RestoredTopic
 
 pytestmark = [pytest.mark.redis, rule("cluster-4")]
@@ -316,6 +317,28 @@ async def test_what_is_removed_is_of_the_topic_that_is_there(
         await one.topic(key=["/z"])
         answer = await other.http.delete("/v1/topics/px/sow", params={"filter": "TRUE"})
         assert (answer.status_code, answer.json()) == (200, {"deleted": 0}), answer.text
+
+
+@rule("cluster-7")
+async def test_records_that_are_deleted_count_also_across_a_change_of_the_definition(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DefinitionSync, "run", asyncio.Event().wait)  # nothing is heard by itself
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await one.publish(*({"k": number} for number in range(REMOVED_AT_ONCE + 1)))
+        writer, calls = one.gateway.writer, itertools.count(1)
+        write = writer.write_decided
+
+        async def behind_a_change(*given: Any, **more: Any) -> Appended | None:
+            if next(calls) == 2:
+                changed = await other.http.patch("/v1/topics/px", json={"description": "d"})
+                assert changed.status_code == 200
+            return await write(*given, **more)
+
+        monkeypatch.setattr(writer, "write_decided", behind_a_change)
+        answer = await one.http.delete("/v1/topics/px/sow", params={"filter": "TRUE"})
+        assert (answer.status_code, answer.json()) == (200, {"deleted": REMOVED_AT_ONCE + 1})
 
 
 @rule("cluster-7")
