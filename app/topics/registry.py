@@ -356,7 +356,7 @@ class TopicRegistry:
 
     def supersede(self, record: TopicRecord) -> CatalogTopic:
         """Replace a topic by another one of its name, in an epoch of its own."""
-        self._driver.drop_topic(record.name)
+        self.drop(self._entries[record.name])
         return self.admit(record)
 
 

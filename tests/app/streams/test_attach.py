@@ -84,6 +84,21 @@ async def test_a_topic_deleted_while_nobody_read_has_gone_also_where_it_is_there
         assert here.told(reader) == ["unsubscribed s1 REMOVED"]
 
 
+async def test_a_topic_that_got_another_key_while_nobody_read_has_gone() -> None:
+    """As for a reader that is there, and at every other gateway."""
+    async with room() as here:
+        await here.topic()
+        session = here.kept()
+        here.ask(session, options="conflation=1h")
+        reader, _ = here.read(session)
+        here.take(reader)
+        reader.close()
+        await here.topic(key=("/other",))
+        assert session.cursor is not None
+        reader, _ = here.read(session, session.cursor.number)
+        assert here.told(reader) == ["unsubscribed s1 REMOVED"]
+
+
 async def test_a_topic_made_anew_that_the_request_does_not_fit_has_gone() -> None:
     async with room() as here:
         await here.topic()
