@@ -84,8 +84,9 @@ class Checkpoints:
         # Made without an await: the board cannot change while its records are collected.
         made = checkpoint_of(self._driver.engine.topic(name), entry.checkpoint_offset)
         await self._store.checkpoint(name, made)
-        entry.checkpoint_offset = made.through
-        if self._catalog.served(name) is entry:
+        # The store passes over what is of an earlier epoch; of that nothing is written.
+        if self._catalog.served(name) is entry and entry.record.epoch == made.epoch:
+            entry.checkpoint_offset = made.through
             self._driver.engine.set_checkpoint(name, made.through)
 
 

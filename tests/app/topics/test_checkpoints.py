@@ -20,9 +20,9 @@ from tests.support.place import Place
 from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
-from tidegate.app.stores.store import Checkpoint
+from tidegate.app.stores.store import Checkpoint, TopicRecord
 from tidegate.app.topics.checkpoints import Checkpoints, checkpoint_of
-from tidegate.conflation.frame import RemovalReason
+from tidegate.conflation.frame import RemovalReason, RestoredTopic
 
 
 class Shelf(MemoryStore):
@@ -116,6 +116,21 @@ async def test_a_topic_made_anew_begins_anew() -> None:
     first, second = (made for _, made in store.made)
     assert first.epoch != second.epoch
     assert [it.key for it in second.changes] == ["[2]"]
+
+
+async def test_a_topic_that_begins_again_meanwhile_is_written_from_there() -> None:
+    store, place, checkpoints = await placed()
+    await place.say("px", {"k": 1}, {"k": 2})
+    entry, journal = place.catalog.get("px"), place.live("px")
+    writing = asyncio.create_task(checkpoints.write())
+    while not store.at_once:  # the store is just writing
+        await asyncio.sleep(0)
+    renewed = TopicRecord("px", entry.document, "e2")
+    place.catalog.renew(renewed, RestoredTopic(2, journal=journal))
+    await writing
+    assert entry.checkpoint_offset == 0
+    await checkpoints.write()
+    assert [(made.epoch, len(made.changes)) for _, made in store.made][1:] == [("e2", 2)]
 
 
 async def test_what_has_left_is_not_forgotten_before_it_was_written() -> None:
