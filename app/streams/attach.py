@@ -159,7 +159,9 @@ class Attachment:
         self._is_new = number is None
         self._since = cursor.confirmed if number is None else number
         self._marks: Mapping[SubscriberId, Mark] | None = cursor.marks(self._since)
-        # A reader that was closed for a full queue would be closed again, each time it comes back.
+        # Those that have ended unseen, and may have begun again since.
+        self._ended = {(end.name, end.topic) for at, end in cursor.endings if self._is_unseen(at)}
+        # One that was closed for a full queue would be closed again, and could never come back.
         self._applies_policies = reader.came_after is not CloseReason.QUEUE_LIMIT
         self._gone: set[str] = set()
         self._steps = self._attach()
@@ -240,13 +242,16 @@ class Attachment:
                 return
             subscription = found
         form = asked.topics[topic].form
+        # After its end, which the hello would come before.
+        has_ended = subscriber in self._ended
         try:
-            style = self.reader.subscribe(name, subscription, form)
+            style = self.reader.subscribe(name, subscription, form, announced=has_ended)
         except BookmarkExpired:  # with `bookmark_not_found=fail`
             self._session.drop(name, topic)
             self._session.note_end(Unsubscribed(name, topic, BOOKMARK_EXPIRED))
             return
-        yield style.entry(name)
+        if not has_ended:
+            yield style.entry(name)
 
     def _present(self, asked: SessionSubscription, topic: str) -> Subscription | None:
         """Return how a subscription begins in a topic; None if it has ended there."""
@@ -315,10 +320,14 @@ class Attachment:
         cursor = self._cursor
         endings, cursor.endings = cursor.endings, ()
         for number, end in endings:
-            if self._marks is None or number > self._since:
+            if self._is_unseen(number):
                 self._session.send_end(end)
             else:
                 cursor.endings = (*cursor.endings, (number, end))
+
+    def _is_unseen(self, number: int) -> bool:
+        """Return True for a number that the reader may not have seen."""
+        return self._marks is None or number > self._since
 
 
 def _is_replayed(subscription: Subscription) -> bool:

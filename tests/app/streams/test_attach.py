@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.rooms import number_in, room
 from tests.support.rules import rule
+from tidegate.app.names import TopicPattern
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.outputs import CloseReason
 
@@ -82,6 +83,25 @@ async def test_a_topic_deleted_while_nobody_read_has_gone_also_where_it_is_there
         assert session.cursor is not None
         reader, _ = here.read(session, session.cursor.number)
         assert here.told(reader) == ["unsubscribed s1 REMOVED"]
+
+
+@rule("session-5")
+async def test_a_topic_that_has_ended_unseen_and_begun_again_is_told_of_in_this_order() -> None:
+    async with room() as here:
+        await here.topic("px.a")
+        session = here.kept()
+        here.ask(session, TopicPattern.parse("px.*"), options="conflation=1h")
+        reader, hello = here.read(session)
+        here.take(reader)
+        await here.gateway.catalog.delete("px.a")
+        await here.topic("px.a")
+        reader.close()
+        reader, hello = here.read(session, number_in(hello))
+        assert hello["subscriptions"] == []
+        assert here.told(reader)[:2] == ["unsubscribed s1 REMOVED", "subscribed s1"]
+        reader, hello = here.read(session, session.cursor.number if session.cursor else None)
+        assert [each["topic"] for each in hello["subscriptions"]] == ["px.a"]
+        assert not any("subscribed" in each for each in here.told(reader))
 
 
 async def test_a_topic_that_got_another_key_while_nobody_read_has_gone() -> None:
