@@ -117,10 +117,18 @@ class Driver:
         self.dispatch()
 
     async def publish(self, topic: str, frames: Sequence[Frame]) -> None:
-        """Apply messages in slices; streams write between them, so that no queue overflows."""
-        if frames:
-            self._arrival_ages_ms[topic] = self.wall_ms() - frames[0].timestamp_ms
-        patience_s = PATIENCE_S_PER_REQUEST
+        """Apply messages in slices; streams write between them, so that no queue overflows.
+
+        Where the topic begins again meanwhile, the rest is left out: it may not be of its history.
+
+        Raises:
+            TopicUnknown: there is none, or not any more.
+        """
+        if not frames:
+            return
+        self._arrival_ages_ms[topic] = self.wall_ms() - frames[0].timestamp_ms
+        found = self.engine.topic(topic)
+        epoch, patience_s = found.epoch, PATIENCE_S_PER_REQUEST
         message_cost = self._message_cost(topic, len(frames))
         for piece in split_publish(frames, self._backpressure.least_limits(topic), message_cost):
             now = self.now()
@@ -135,6 +143,8 @@ class Driver:
             await asyncio.sleep(0)  # an iteration, in which woken streams write
             # All slices of a request share one budget of waiting.
             patience_s -= await self._backpressure.wait(topic, min(patience_s, PATIENCE_S))
+            if self.engine.topic(topic) is not found or found.epoch != epoch:
+                return
 
     def publishes_at_once(self, topic: str, messages: int, size_bytes: int) -> bool:
         """Return True if `publish` waits for nothing: messages of so many bytes are one slice."""

@@ -16,6 +16,7 @@ from tidegate.conflation import steps
 from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import LimitReached, TopicUnknown
+from tidegate.conflation.frame import RestoredTopic
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Output, RecordsExpired, Rows
@@ -102,6 +103,19 @@ async def test_a_snapshot_wakes_its_subscriber_at_once() -> None:
     await stage.say("a1")
     consumer = stage.open("conflation=1h", command="sow_and_subscribe")
     assert await woken(consumer) == ["group of 1", "snapshot: a1", "group ends at e1-1"]
+
+
+@pytest.mark.parametrize("left", [0, 1])
+async def test_the_rest_of_a_publish_is_left_out_of_a_topic_that_has_begun_again(left: int) -> None:
+    stage = Stage(messages_max=2)  # of which a slice is half
+    saying = asyncio.create_task(stage.say("a1 b1 c1"))
+    await asyncio.sleep(0)
+    engine = stage.driver.engine
+    assert engine.topic("px").head == 1
+    kept = RestoredTopic(left, journal=make_frames("a1")[:left], former={"e1": left})
+    engine.restart_topic("px", "e2", kept, stage.driver.now(), 0)
+    await saying
+    assert (engine.topic("px").epoch, engine.topic("px").head) == ("e2", left)
 
 
 async def test_nobody_is_woken_for_nothing() -> None:
