@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Coroutine
 from typing import Any
@@ -20,6 +21,10 @@ from tidegate.app.streams.notices import Outage
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.derived import Leadership
+from tidegate.keys.errors import Refusal
+
+CATCH_UP_S_MAX = 1.0
+"""How long a new leader waits for what it has not read yet; meanwhile its lease is not extended."""
 
 
 class Cluster:
@@ -66,6 +71,9 @@ class Cluster:
 
         async def acquired(number: int) -> None:
             leadership.take(number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CATCH_UP_S_MAX):
+                    await _catch_up(catalog, append_waiters)
             await catalog.start_filling()
 
         async def lost() -> None:
@@ -103,3 +111,20 @@ class Cluster:
 
     def _start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         self._tasks.append(asyncio.create_task(coroutine, name=name))
+
+
+async def _catch_up(catalog: Catalog, append_waiters: AppendWaiters) -> None:
+    """Wait until what the leader before has filled, and filled it from, is here.
+
+    A topic that is filled from less than that would be taken back to it for a moment.
+    """
+    for entry in catalog.entries():
+        source = entry.document.gateway_source
+        if source is None:
+            continue
+        # In this order: what is in the topic was in its source before.
+        for name in (entry.name, source.topic):
+            with contextlib.suppress(Refusal):  # it is gone, or is being checked
+                epoch = catalog.get(name).record.epoch
+                shared = await append_waiters.shared_head(name, None)
+                await append_waiters.wait_reached(name, epoch, shared)

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from unittest import mock
 
@@ -461,6 +461,44 @@ async def test_a_filled_topic_is_filled_by_one_and_when_that_goes_by_another(
             await stays.publish({"k": "a", "v": 5})
             assert await stream.values(1) == [{"k": "a", "v": 5}]
         assert (lease.number or 0) > 1
+
+
+@rule("topic-9")
+async def test_a_new_leader_fills_from_all_that_the_one_before_had_read(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # After its first look nobody looks for the lease by itself.
+    monkeypatch.setattr("tidegate.app.cluster.membership.BEATS_PER_TERM", 0.001)
+    async with gateways(redis_bus) as (stays, goes):
+        await stays.topic()
+        await stays.topic("slow", key=[], source={"topic": "px", "interval": "100ms"})
+        await has_topic(goes, "slow")
+        await stays.publish({"k": "a", "v": 1})
+        slow = goes.gateway.driver.engine.topic("slow")
+        await eventually(lambda: slow.head == 1, "it is filled")
+        bus, goes_on = goes.gateway.bus, asyncio.Event()
+        assert bus is not None
+        assert bus._log_reader is not None
+        assert bus._lease is not None
+        publish = bus._log_reader._publish
+
+        async def held(name: str, entries: Sequence[dict[bytes, bytes]]) -> None:
+            if name == "px":
+                await goes_on.wait()
+            await publish(name, entries)
+
+        monkeypatch.setattr(bus._log_reader, "_publish", held)
+        await stays.publish({"k": "a", "v": 2})
+        await eventually(lambda: slow.head == 2, "it is filled again")
+        await stays.gateway.bus._lease.release()  # type: ignore[union-attr]  # it has one
+        stepping = asyncio.create_task(bus._lease.step())
+        await eventually(lambda: goes.gateway.leadership.is_held, "it has the lease")
+        goes_on.set()
+        await stepping
+        await stays.publish({"k": "a", "v": 3})
+        await eventually(lambda: slow.head >= 3, "it is filled by the other")
+        values = [json.loads(frame.payload)["v"] for frame in slow.journal.after(0)]
+        assert values == [1, 2, 3]
 
 
 @pytest.mark.system
