@@ -92,6 +92,11 @@ class Writer:
         name = self._current_name(entry)
         # The value travels with its removal, because a replay has no board to look it up on.
         given, items = items, valued(items, self._driver.engine.topic(name).sow)
+        if self._arrivals is not None and items is not given and _count_unmatched(items):
+            # A record that another gateway has just acknowledged may not be on the board here yet.
+            await self.catch_up(entry)
+            name = self._current_name(entry)
+            items = valued(given, self._driver.engine.topic(name).sow)
         publication = Publication(
             items, self._driver.wall_ms(), producer, retry, stages, expected_head, fence
         )

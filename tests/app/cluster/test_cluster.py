@@ -252,6 +252,34 @@ async def test_a_record_just_published_elsewhere_is_deleted(redis_bus: BusServer
         assert await other.sow() == []
 
 
+@rule("cluster-14")
+async def test_a_published_removal_finds_a_record_just_published_elsewhere(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        assert other.gateway.bus is not None
+        reader = other.gateway.bus._log_reader
+        assert reader is not None
+        publish = reader._publish
+
+        async def late(name: str, entries: Sequence[dict[bytes, bytes]]) -> None:
+            await asyncio.sleep(0.05)
+            await publish(name, entries)
+
+        monkeypatch.setattr(reader, "_publish", late)
+        await one.publish({"k": "a"})
+        for unmatched in (None, 1):
+            answer = await other.http.post(
+                "/v1/topics/px/messages",
+                params={"format": "envelope"},
+                json={"key": ["a"], "reason": "deleted"},
+            )
+            assert answer.status_code == 200, answer.text
+            assert answer.json().get("unmatched_removals") == unmatched
+
+
 async def test_a_commit_that_is_sent_to_two_gateways_at_once_is_known_to_both(
     redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
