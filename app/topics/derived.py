@@ -30,6 +30,9 @@ from tidegate.keys.errors import KeysError
 from tidegate.keys.spec import KeySpec
 
 NAME = "source"
+BACK_PRESSURE = "BACK_PRESSURE"
+"""Why a subscription ends for which more keys wait than may."""
+
 TAKEN_BYTES_AT_ONCE = 1 << 20
 WAIT_S_MAX = 3_600.0  # rows and a stop wake the task; the wait only needs some bound
 RETRY_S = 1.0
@@ -88,6 +91,7 @@ class DerivedTopic:
         self._consumer: Consumer | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
+        self._source = ""
         self.has_records = False
         self._seen: set[str] | None = None
 
@@ -98,7 +102,7 @@ class DerivedTopic:
             EngineError: as many sessions as may be, or the source cannot be asked this.
         """
         subscription = wanted(self._driver, source, key_spec)
-        self.has_records = subscription.command.queries
+        self._source, self.has_records = source.topic, subscription.command.queries
         self._consumer = self._driver.open(self._session)
         self._driver.subscribe(self._session, NAME, subscription)
 
@@ -132,10 +136,28 @@ class DerivedTopic:
             items = [item for output in outputs for item in self._items(entry, output)]
             if items and not await self._written(entry, items):
                 return
-            if any(isinstance(output, Goodbye | Unsubscribed) for output in outputs):
+            if Unsubscribed(NAME, self._source, BACK_PRESSURE) in outputs:
+                if not self._subscribe_again(entry):
+                    return
+            elif any(isinstance(output, Goodbye | Unsubscribed) for output in outputs):
                 return
             if not outputs:
                 await self._consumer.wait(WAIT_S_MAX)
+
+    def _subscribe_again(self, entry: CatalogTopic) -> bool:
+        """Subscribe again where too many keys have waited; return False if it ends all the same."""
+        if self._stopped:
+            return False
+        name, document = entry.record.name, entry.document
+        logger.error("%s lacks messages: more keys waited than subscription_keys_max", name)
+        self._driver.close(self._session)
+        try:
+            assert document.gateway_source is not None, "it is filled until it is stopped"
+            self.subscribe(document.gateway_source, document.key_spec)
+        except (EngineError, KeysError) as error:
+            logger.error("%s is not filled: %s", name, error.detail)
+            return False
+        return True
 
     async def _written(self, entry: CatalogTopic, items: Sequence[Item]) -> bool:
         """Write, and retry while the store is out; return False once the topic has ended."""

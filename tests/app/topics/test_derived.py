@@ -142,6 +142,25 @@ async def test_a_source_without_a_key_that_begins_again_takes_nothing_away(*, re
         assert place.journal("slow") == [("[1]", b'{"k": 1}'), ("[2]", b'{"k": 2}')]
 
 
+@rule("topic-9")
+async def test_where_too_many_keys_wait_it_is_filled_from_the_next_message_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with filled() as place:
+        await place.put("log")
+        await place.put("slow", source={"topic": "log", "interval": "1s"}, key=["/k"])
+        await place.settled()
+        monkeypatch.setattr(place.driver.engine._registry, "_keys_max", 1_000)
+        await place.say("log", *({"k": number} for number in range(3_000)))
+        await place.settled()
+        await place.say("log", {"k": "a"})
+        await place.pass_time()
+        keys = [record_key for record_key, _ in place.journal("slow")]
+        assert "[0]" not in keys
+        assert keys[-1] == '["a"]'
+    assert "slow lacks messages" in caplog.text
+
+
 async def test_they_chain() -> None:
     async with filled(source=PX) as place:
         await place.put("slower", source={"topic": "slow", "interval": "10s"})
