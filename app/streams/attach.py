@@ -247,37 +247,52 @@ class Attachment:
         try:
             style = self.reader.subscribe(name, subscription, form, announced=has_ended)
         except BookmarkExpired:  # with `bookmark_not_found=fail`
-            self._session.drop(name, topic)
-            self._session.note_end(Unsubscribed(name, topic, BOOKMARK_EXPIRED))
+            self._end(subscriber, BOOKMARK_EXPIRED)
             return
         if not has_ended:
             yield style.entry(name)
 
     def _present(self, asked: SessionSubscription, topic: str) -> Subscription | None:
         """Return how a subscription begins in a topic; None if it has ended there."""
-        found = self._still_granted(asked, topic)
         subscriber = asked.name, topic
+        try:
+            found = self._still_granted(asked, topic)
+        except BookmarkExpired:
+            self._end(subscriber, BOOKMARK_EXPIRED)
+            return None
         if found is None:
-            self._session.drop(*subscriber)
-            self._session.note_end(
-                Unsubscribed(*subscriber, end_reason(self._session.context, topic))
-            )
+            self._end(subscriber, end_reason(self._session.context, topic))
             return None
         if self._marks is not None and found.is_over(self._marks.get(subscriber)):
             self._session.drop(*subscriber)
             return None
         return replace(found.subscription, resume=self._mark(subscriber, found))
 
+    def _end(self, subscriber: SubscriberId, reason: str) -> None:
+        self._session.drop(*subscriber)
+        self._session.note_end(Unsubscribed(*subscriber, reason))
+
     def _still_granted(self, asked: SessionSubscription, topic: str) -> GrantedSubscription | None:
-        """Return what was granted; None if the topic was deleted, even if it was created again."""
-        found = asked.topics[topic]
-        entry = self._session.context.catalog.served(topic)
-        if entry is None or self._session.context.catalog.has_ended(found.epoch):
+        """Return what was granted; None if the topic was deleted, even if it was created again.
+
+        Raises:
+            BookmarkExpired: the topic has begun again, and is not to be read from another place.
+        """
+        found, context = asked.topics[topic], self._session.context
+        entry = context.catalog.served(topic)
+        if entry is None or context.catalog.has_ended(found.epoch):
             return None
-        if entry.record.epoch == found.epoch:
+        epoch = entry.record.epoch
+        if epoch == found.epoch:
+            return found
+        if found.epoch in context.driver.engine.topic(topic).continues:
+            # The same topic in another life of the bus: what was granted stays.
+            found = asked.topics[topic] = found._replace(epoch=epoch)
             return found
         try:
             return self._session.regrant(asked, topic)
+        except BookmarkExpired:
+            raise
         except Refusal:
             return None
 

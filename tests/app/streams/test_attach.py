@@ -7,7 +7,9 @@ import pytest
 from tests.support.rooms import number_in, room
 from tests.support.rules import rule
 from tidegate.app.names import TopicPattern
+from tidegate.app.stores.store import TopicRecord
 from tidegate.conflation.errors import LimitReached
+from tidegate.conflation.frame import RestoredTopic
 from tidegate.conflation.outputs import CloseReason
 
 
@@ -213,6 +215,47 @@ async def test_who_comes_back_too_late_to_a_bookmark_subscription_loses_it() -> 
         told = here.told(reader)
         assert "unsubscribed s1 BOOKMARK_EXPIRED" in told
         assert "resumed s2 snapshot" in told
+
+
+@rule("resume-10")
+@pytest.mark.parametrize(
+    ("is_continued", "told"),
+    [(True, "resumed s1 replay"), (False, "unsubscribed s1 BOOKMARK_EXPIRED")],
+)
+async def test_a_bookmark_subscription_goes_on_in_an_epoch_that_continues_its_own(
+    *, is_continued: bool, told: str
+) -> None:
+    """Also if its beginning is gone by then."""
+    async with room() as here:
+        await here.topic(history={"messages": 2})
+        await here.say({"k": 1}, {"k": 2})
+        topic, session = here.gateway.driver.engine.topic("px"), here.kept()
+        here.ask(session, options=f"bookmark={topic.bookmark(1)},bookmark_not_found=fail")
+        reader, _ = here.read(session)
+        here.take(reader)
+        await here.say({"k": 3}, {"k": 4})
+        here.take(reader)
+        reader.close()
+        seen = session.cursor.number if session.cursor else 0
+        renewed = TopicRecord("px", here.gateway.catalog.get("px").document, "e2")
+        kept = RestoredTopic(former={topic.epoch: 4} if is_continued else {})
+        here.gateway.catalog.renew(renewed, kept)
+        reader, _ = here.read(session, seen)
+        assert here.told(reader)[0] == told
+
+
+@rule("topic-2", "session-1")
+async def test_what_was_granted_stays_in_an_epoch_that_continues_its_own() -> None:
+    async with room() as here:
+        await here.topic(options="conflation=1h")
+        session = here.kept()
+        here.ask(session)
+        await here.topic(options="conflation=2h")
+        entry = here.gateway.catalog.get("px")
+        kept = RestoredTopic(former={entry.record.epoch: 0})
+        here.gateway.catalog.renew(TopicRecord("px", entry.document, "e2"), kept)
+        _, hello = here.read(session)
+        assert "conflation=1h" in hello["subscriptions"][0]["options"]
 
 
 async def test_a_replay_that_broke_off_before_its_first_row_is_begun_again() -> None:
