@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -41,6 +42,8 @@ def record_frame(record_key: str, value: bytes) -> Frame:
 
 ENTRIES_AT_ONCE = 200
 RECORDS_AT_ONCE = 2_000
+FOLLOW_S = 0.5
+"""How often the stream is read while records are scanned."""
 LOADS_MAX = 20
 """A load is repeated while others trim what it has not read yet, as behind a slow connection."""
 PARTS: Final = ("state", "stream", "sow", "producers", "retries", "refused")
@@ -118,25 +121,24 @@ class TopicLog:
         for _ in range(LOADS_MAX):
             # In this order: what is written while the records are scanned is in the stream.
             head = await self.head()
-            records = await self._scan_records()
+            records, followed = await self._scan_records(head)
             frames = await self.frames_after(0)
             if frames and frames[-1].offset < head and await self.head() == head:
                 self.connection.report_foreign(self.stream, "its last entries are missing")
                 frames = []
             through = frames[-1].offset if frames else head
             dropped = frames[0].offset - 1 if frames else head
-            if (through >= head and dropped <= head) or self.stream in self.connection.foreign:
+            if (through >= head and dropped <= followed) or self.stream in self.connection.foreign:
                 break
         else:
             name = self.record.name
             raise Unavailable(f"The stream of {name} is trimmed faster than it can be read.")
         frames = _completed(frames, is_whole=not dropped)
         # The records were scanned before the stream was read, so the stream may have newer ones.
-        for frame in frames:
-            record = records.get(frame.key)
-            if self.record.document.retains and (record is None or record.offset < frame.offset):
-                records[frame.key] = frame
-        rows = sorted(records.values(), key=lambda row: row.offset)
+        if self.record.document.retains:
+            _take_newer(records, frames)
+        known = (row for row in records.values() if row.offset > dropped or not row.removed)
+        rows = sorted(known, key=lambda row: row.offset)
         exempt = max((frame.offset for frame in frames if frame.exempt), default=dropped)
         return RestoredTopic(
             through, rows, horizon=dropped, exempt_through=max(exempt, dropped),
@@ -187,21 +189,41 @@ class TopicLog:
                 removed.append(record_key)
         return [len(puts) // 3, *puts, *removed]
 
-    async def _scan_records(self) -> dict[str, Frame]:
+    async def _scan_records(self, head: int) -> tuple[dict[str, Frame], int]:
+        """Return the records, and the offset up to which they miss nothing that follows `head`.
+
+        What is written meanwhile is read from the stream now and then: the scan may take longer
+        than the stream keeps a message.
+        """
+        records, through = dict[str, Frame](), head
         if not self.record.document.retains:
-            return {}
+            return records, through
         # A scan may return a record twice or leave out one that changes meanwhile; the stream has
         # those.
-        sow, records = self.keys[2], dict[str, Frame]()
+        sow, clock_s = self.keys[2], asyncio.get_running_loop().time
         self.connection.foreign.pop(sow, None)
-        scan = self.connection.writer.hscan_iter(sow, count=RECORDS_AT_ONCE)
-        async for name, value in scan:
+        follow_at_s = clock_s() + FOLLOW_S
+        async for name, value in self.connection.writer.hscan_iter(sow, count=RECORDS_AT_ONCE):
             try:
-                record_key = name.decode()
-                records[record_key] = record_frame(record_key, value)
+                _take_newer(records, [record_frame(name.decode(), value)])
             except (ValueError, msgspec.MsgspecError):
                 self.connection.report_foreign(sow, "a record cannot be parsed")
-        return records
+            if clock_s() >= follow_at_s:
+                for frame in await self.frames_after(through):
+                    if frame.offset != through + 1:
+                        break  # some are trimmed already: the stream is not enough
+                    _take_newer(records, [frame])
+                    through = frame.offset
+                follow_at_s = clock_s() + FOLLOW_S
+        return records, through
+
+
+def _take_newer(records: dict[str, Frame], frames: Iterable[Frame]) -> None:
+    """Put frames in the place of older ones of their keys."""
+    for frame in frames:
+        known = records.get(frame.key)
+        if known is None or known.offset < frame.offset:
+            records[frame.key] = frame
 
 
 async def read_head(connection: BusConnection, topic: str) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from redis.crc import key_slot
@@ -18,7 +20,7 @@ from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
-from tidegate.app.stores.items import Message, Removal
+from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.stores.store import Bounds, Publication, Retry, TopicRecord
 from tidegate.conflation.definition import History
 from tidegate.conflation.frame import RemovalReason
@@ -115,4 +117,43 @@ async def test_a_stream_that_is_trimmed_while_it_is_read_is_not_read_for_ever(
     monkeypatch.setattr(TopicLog, "head", lambda self: head_before_others_write())
     with pytest.raises(Refused, match="trimmed faster than it can be read"):
         await log.load()
+    await store.aclose()
+
+
+@pytest.mark.redis
+async def test_a_topic_is_read_that_keeps_messages_for_less_time_than_its_records_take(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.app.cluster.topic_log.FOLLOW_S", 0.0)
+    connection = BusConnection(redis_bus.url, f"topic-log-{next(NUMBERS)}")
+    store = RedisStore(connection, Settings(), Definitions(connection, Mergers()))
+    await store.open()
+    document = TopicDefinition.parse(b'{"key":["/k"],"history":{"messages":10,"age":"1h"}}')
+    await store.put_topic(TopicRecord("px", document, "e1"))
+    log, numbers = store.log("px"), itertools.count()
+
+    async def write() -> None:
+        number = next(numbers)
+        items: list[Item] = [
+            Message(b"%d" % number, f'["{number % 30}"]'),
+            Removal(f'["{number * 7 % 30}"]', RemovalReason.DELETED),
+        ]
+        await store.append("px", Publication(items, 0))
+
+    for _ in range(50):
+        await write()
+    scan = connection.writer.hscan_iter
+
+    async def scan_while_others_write(*given: Any, **more: Any) -> AsyncIterator[Any]:
+        async for record in scan(*given, **more):
+            yield record
+            for _ in range(4):
+                await write()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection.writer, "hscan_iter", scan_while_others_write)
+        busy = await log.load()
+    quiet = await log.load()
+    assert busy.head == quiet.head
+    assert busy.records == quiet.records
     await store.aclose()
