@@ -13,7 +13,8 @@ Keys of a topic:
 
 - `sow`: the newest message of each record: its offset, its time, and the rest packed.
 
-- `refused`: there for a moment after an append by an earlier definition was refused.
+- `refused`: there for a moment after an append by an earlier definition was refused, once for each
+  definition (`held` in `state`).
 
 - `producers`; `retries`: the number of retry keys by hour; `staged`: the start and bytes of each
   stage, and under `all` the totals, which include expired stages until room is needed.
@@ -158,7 +159,10 @@ end
 local since = tonumber(ARGV[11])
 if since and since ~= head and is_outdated(since) then return {'moved'} end
 if known[7] and known[7] ~= ARGV[18] then
-    redis.call('SET', refused, '', 'NX', 'PX', HELD_MS)
+    if not redis.call('HGET', state, 'held') then
+        redis.call('HSET', state, 'held', '1')
+        redis.call('SET', refused, '', 'PX', HELD_MS)
+    end
     return {'redefined'}
 end
 if ARGV[7] ~= '' and not is_known and redis.call('HLEN', producers) >= tonumber(ARGV[17]) then
@@ -321,13 +325,13 @@ return ARGV[2]
 # or by the definition before fail from now on, and `former` lets CONFIRM_EPOCH find a new epoch.
 #
 # Foreign entries that block the stream are deleted with it; gateways that miss changes then read
-# all definitions. Appends that were checked by the definition before fail from now on. Where one
-# has just failed, the definition stays for a moment (-1), in which its gateway can read it and try
-# again: behind a slow connection it would otherwise be late each time.
+# all definitions. Appends that were checked by the definition before fail from now on. Where the
+# first one has just failed, the definition stays for a moment (-1), in which its gateway can read
+# it and try again: behind a slow connection it would otherwise be late each time.
 # KEYS epochs documents life changes state stream sow producers retries refused
 # ARGV id version name epoch document digest new empty-epoch
-#      (no epoch: the topic is deleted; new: 1 for a topic that begins; empty-epoch: of the topic that
-#      is to be there, without messages)
+#      (no epoch: the topic is deleted; new: 1 for a topic that begins; empty-epoch: of the topic
+#      that is to be there, without messages)
 DEFINE: Final = (
     _LIFE
     + _IN_THE_WAY
@@ -365,6 +369,7 @@ else
         if ARGV[8] ~= '' then redis.call('HSET', state, 'former', ARGV[8] .. ':-1') end
     elseif stands[1] == ARGV[4] then
         redis.call('HSET', state, 'definition', ARGV[6])
+        redis.call('HDEL', state, 'held')
     end
 end
 return redis.call('HINCRBY', KEYS[3], 'version', 1)

@@ -230,6 +230,23 @@ async def test_another_topic_takes_the_place_of_one_that_holds_nothing(shared: S
 
 
 @rule("cluster-7")
+async def test_a_definition_is_held_once_for_those_who_have_not_heard_of_it(shared: Shared) -> None:
+    """One who never hears of it must not keep it for ever."""
+    one, other = await shared.store(), await shared.store()
+    await one.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
+    await heard(other)
+    refused = shared.connections[0].topic_key("t", "refused")
+    for number in range(2):
+        description = f"change {number}"
+        await one.put_topic(TopicRecord("t", TopicDefinition(description=description), "e1"))
+        for is_held in (True, False):
+            with pytest.raises(TopicMoved):
+                await other.append("t", Publication([Message(b"1")], 0))
+            assert await shared.connections[0].execute("EXISTS", refused) == is_held
+            await shared.connections[0].execute("DEL", refused)  # as when its time is over
+
+
+@rule("cluster-7")
 async def test_a_write_is_decided_again_only_if_its_records_have_changed(shared: Shared) -> None:
     """Else a gateway behind a slow link could never decide while others write other records."""
     store = await shared.store()
