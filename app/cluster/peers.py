@@ -284,8 +284,23 @@ class Peers:
         except ValueError as error:
             logger.warning("session %s: %s", session, error)
             return
-        with contextlib.suppress(Refused):  # `_refresh_locations` repeats this in time
+        try:
             await self.locations.confirm(session)
+        except Refused:
+            self._start(self._confirm(session), "confirm where a session is")
+
+    async def _confirm(self, session: str) -> None:
+        """Confirm that a session is here as soon as Redis takes it.
+
+        Until then a copy is there, which would bring the session back after its end.
+        """
+        backoff = Backoff(RETRY_S)
+        while True:
+            await backoff.pause()
+            with contextlib.suppress(Refused):
+                await self.locations.confirm(session)
+                return
+            raise_if_cancelled()
 
     async def _import_claimed(self, session: str) -> None:
         """Import a session that this gateway has claimed, if it could not do so at once.

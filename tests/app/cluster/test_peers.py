@@ -140,6 +140,31 @@ async def test_a_session_that_its_claimant_could_not_import_is_not_lost(
 
 
 @rule("cluster-8")
+async def test_a_session_that_has_ended_does_not_come_back(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its new gateway could not tell Redis at once that it has it."""
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
+    async with nodes(redis_url) as (one, two):
+        session, locations, sessions = one.kept(), two.peers.locations, two.gateway.sessions
+        confirm, failures = locations.confirm, iter([Unavailable()] * 3)
+
+        async def confirm_late(session: str) -> None:
+            for failure in failures:
+                raise failure
+            await confirm(session)
+
+        monkeypatch.setattr(locations, "confirm", confirm_late)
+        assert await brought(two, session)
+        sessions.discard(sessions.get(session.id))
+        async with asyncio.timeout(HANGS_S):
+            while (await locations.read(session.id)).transfer:
+                await asyncio.sleep(0.01)
+        assert await brought(two, session)
+        assert session.id not in sessions
+
+
+@rule("cluster-8")
 async def test_a_request_from_before_the_present_reader_takes_no_session(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
