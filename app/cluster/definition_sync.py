@@ -21,6 +21,7 @@ from tidegate.app.topics.registry import CatalogTopic
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import RestoredTopic
 from tidegate.keys.errors import KeysError
+from tidegate.keys.text.bookmark import Bookmark
 
 WAIT_S = 5.0  # a blocked read returns at once on a change; the limit detects a dead peer, or a loss
 RETRY_S = 0.2
@@ -218,7 +219,8 @@ class DefinitionSync:
             if known.document != record.document:
                 await self._remote_changes.redefine(known, record.document)
             if known.record.epoch != record.epoch:
-                current = await self._store.load_current(record)
+                seen = Bookmark(known.record.epoch, self._store.head_seen(name))
+                current = await self._store.load_current(record, seen)
                 if current is not None:
                     await self._restart_topic(record, current)
                 else:  # Redis is in another life by now

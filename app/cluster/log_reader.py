@@ -249,7 +249,8 @@ class TopicLogReader:
                 return
         elif not has_gap:
             return
-        restored = await self._store.load_current(record)
+        seen = None if has_gap else Bookmark(entry.record.epoch, self._head(name))
+        restored = await self._store.load_current(record, seen)
         if restored is None:  # Redis has begun another life meanwhile
             self.suspect(name, has_gap=has_gap)
             return

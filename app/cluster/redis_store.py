@@ -60,6 +60,7 @@ from tidegate.app.stores.store import (
 from tidegate.app.timers import Backoff
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
+from tidegate.keys.text.bookmark import Bookmark
 
 OPEN_S_MAX = 4.0
 """How long a start waits for a Redis that is away; what supervises the gateway starts it again."""
@@ -327,18 +328,28 @@ class RedisStore:
         self.set_record(name, stored)
         raise TopicRedefined(stored)
 
-    async def load_current(self, record: TopicRecord) -> RestoredTopic | None:
+    async def load_current(
+        self, record: TopicRecord, seen: Bookmark | None = None
+    ) -> RestoredTopic | None:
         """Load a topic from a server that has it in the epoch of a record; None: it has not.
 
         All is read from one server, in one of its lives: what another one has, such as an old
         primary, must not be taken for that epoch.
+
+        Args:
+            record: with the epoch.
+            seen: where the gateway is; if the epoch continues that, there is nothing more to load.
         """
         with translate_errors():
             async with self._connection.pinned() as server:
                 log = self._log(record, server)
                 if not await log.is_current():
                     return None
-                restored = await log.load()
+                former = await log.former()
+                if seen is not None and seen.offset <= former.get(seen.epoch, -1):
+                    restored = RestoredTopic(former=former)
+                else:
+                    restored = await log.load()
                 if log.stream in server.foreign:
                     self.on_suspect(record.name)
                 return restored if await log.is_current() else None

@@ -142,10 +142,10 @@ class TopicLog:
         exempt = max((frame.offset for frame in frames if frame.exempt), default=dropped)
         return RestoredTopic(
             through, rows, horizon=dropped, exempt_through=max(exempt, dropped),
-            journal=frames, dropped_through=dropped, former=await self._former(),
+            journal=frames, dropped_through=dropped, former=await self.former(),
         )  # fmt: skip
 
-    async def _former(self) -> dict[str, int]:
+    async def former(self) -> dict[str, int]:
         """Return the epochs that the topic's epoch continues, with the last offset of both."""
         former = await self.connection.execute("HGET", self.keys[0], "former")
         return continued((former or b"").decode())

@@ -22,7 +22,7 @@ from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.log_reader import TopicLogReader
 from tidegate.app.cluster.redis_store import RedisStore
-from tidegate.app.cluster.topic_log import topic_keys
+from tidegate.app.cluster.topic_log import TopicLog, topic_keys
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.settings.settings import Settings
@@ -134,6 +134,29 @@ async def test_another_life_of_the_bus_that_lacks_nothing_is_another_epoch_that_
             assert json.loads(message.text) == B2
         kept = await gateway.http.get(f"/v1/topics/px/messages?from={seen}")
         assert [json.loads(line)["value"] for line in kept.text.splitlines()] == [B2]
+
+
+async def test_what_another_life_of_the_bus_lacks_nothing_of_is_not_loaded_again(
+    server: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until all topics are in their epochs nothing is published."""
+    async with running_gateway(redis=server.url) as one, running_gateway(redis=server.url) as other:
+        await one.topic()
+        before = await published(one, A1)
+        await has_topic(other)
+        load, loaded = TopicLog.load, list[str]()
+
+        async def load_noted(log: TopicLog) -> RestoredTopic:
+            loaded.append(log.record.name)
+            return await load(log)
+
+        monkeypatch.setattr(TopicLog, "load", load_noted)
+        server.kill()
+        server.start()
+        for gateway in (one, other):
+            assert await published(gateway, B2) != before
+            assert await gateway.sow() == [A1, B2]
+        assert "px" not in loaded
 
 
 async def test_a_bus_that_was_emptied_begins_again_with_the_definitions(
