@@ -110,23 +110,34 @@ class TopicLogReader:
             await self._check(self._names())
             await self._repair_suspects()
 
-    async def _repair_suspects(self) -> None:
+    async def _repair_suspects(self) -> dict[str, bool]:
+        """Repair suspect topics; return those that could not be looked at now."""
         # Taken first: a topic that becomes suspect during its repair is checked again.
         suspects, self._suspects = self._suspects, {}
+        # A look at all of them, as there may be thousands, and one change holds up each.
+        if not suspects or self._catalog.changing.locked():
+            return suspects
+        if await self._store.definitions.is_behind():
+            return suspects
         # Sources first: what is filled from them begins again with what they have then.
-        for name in sorted(suspects, key=self._is_filled):
-            await self._repair(name, has_gap=suspects[name])
+        return {
+            name: suspects[name]
+            for name in sorted(suspects, key=self._is_filled)
+            if not await self._repair(name, has_gap=suspects[name])
+        }
 
     async def _step(self) -> None:
         self._wake.clear()
-        await self._repair_suspects()
+        skipped = await self._repair_suspects()
         if asyncio.get_running_loop().time() >= self._check_due_s:
             await self._check(self._next_in_rotation())
-        if self._suspects:
-            return
         # Only once no topic is suspect: until then what is read may belong to another history.
-        self._outage.over()
-        await self._publish_all(await self._read())
+        if not self._suspects:
+            if not skipped:
+                self._outage.over()
+            await self._publish_all(await self._read())
+        for name, has_gap in skipped.items():
+            self.suspect(name, has_gap=has_gap)
 
     # Reading
 
@@ -222,23 +233,24 @@ class TopicLogReader:
         for name in await self._store.find_suspects(names, self._head):
             self.suspect(name)
 
-    async def _repair(self, name: str, *, has_gap: bool) -> None:
+    async def _repair(self, name: str, *, has_gap: bool) -> bool:
         """Restart a suspect topic in its current epoch with the messages that Redis still has.
 
-        Skip the topic while definitions change, because its current definition is then unknown; a
-        change may itself wait for a writer that waits for this reader. A later check repeats the
-        attempt.
+        Return False, with nothing done, while definitions change, because its current definition is
+        then unknown; a change may itself wait for a writer that waits for this reader.
         """
         if self._catalog.changing.locked():
-            return
+            return False
         async with self._catalog.changing:
-            if not await self._store.definitions.is_behind():
-                await self._restart(name, has_gap=has_gap)
+            is_behind = await self._store.definitions.is_behind()
+            return not is_behind and await self._restart(name, has_gap=has_gap)
 
-    async def _restart(self, name: str, *, has_gap: bool) -> None:
+    async def _restart(self, name: str, *, has_gap: bool) -> bool:
         entry = self._catalog.served(name)
-        if entry is None or not self._store.has(name) or name in self._busy:
-            return
+        if entry is None or not self._store.has(name):
+            return True
+        if name in self._busy:
+            return False
         record = entry.record
         epoch = await self._store.confirm_epoch(name, self._head(name))
         if epoch != record.epoch:
@@ -246,20 +258,20 @@ class TopicLogReader:
             try:
                 await self._store.put_epoch(record)
             except DefinitionsMoved:
-                return
+                return False
         elif not has_gap:
-            return
+            return True
         seen = None if has_gap else Bookmark(entry.record.epoch, self._head(name))
         restored = await self._store.load_current(record, seen)
         if restored is None:  # Redis has begun another life meanwhile
-            self.suspect(name, has_gap=has_gap)
-            return
+            return False
         logger.warning("%s restarts in epoch %s", name, epoch)
         self._store.set_record(name, record)
         has_begun = self._catalog.renew(record, restored)
         self._append_waiters.notify(name)
         if has_begun:  # after that: its filler may wait for what is lost
             await self._catalog.filling.begin_again(entry)
+        return True
 
     def _is_filled(self, name: str) -> bool:
         entry = self._catalog.served(name)

@@ -261,6 +261,62 @@ async def test_a_stream_that_was_lost_is_noticed(server: BusServer) -> None:
             assert await next_value(stream) == B2
 
 
+@rule("cluster-12")
+async def test_a_gateway_that_has_not_heard_of_its_topics_epochs_is_not_ready(
+    server: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one begins them between its look at the definitions and that at its topics."""
+    async with running_gateway(redis=server.url) as one, running_gateway(redis=server.url) as other:
+        await one.topic()
+        before = await published(one, A1)
+        await has_topic(other)
+        looks, has_begun, goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        readers = [log_reader_of(gateway) for gateway in (one, other)]
+        repairs = [reader._repair_suspects for reader in readers]
+
+        async def repair_first() -> dict[str, bool]:
+            if readers[0]._suspects:
+                await looks.wait()
+            return await repairs[0]()
+
+        async def repair_late() -> dict[str, bool]:
+            if readers[1]._suspects:
+                looks.set()
+                await has_begun.wait()
+            return await repairs[1]()
+
+        monkeypatch.setattr(readers[0], "_repair_suspects", repair_first)
+        monkeypatch.setattr(readers[1], "_repair_suspects", repair_late)
+        assert other.gateway.bus is not None
+        definition_sync = other.gateway.bus._definition_sync
+        assert definition_sync is not None
+        sync = definition_sync.sync
+
+        async def sync_late() -> None:
+            await goes_on.wait()
+            await sync()
+
+        monkeypatch.setattr(definition_sync, "sync", sync_late)
+        server.kill()
+        await eventually(lambda: other.gateway.outage.is_on, "it has noticed")
+        server.start()
+        assert await published(one, B2) != before
+        has_begun.set()
+        for _ in range(20):
+            assert (await other.http.get("/readyz")).status_code == 503
+            await asyncio.sleep(0.1)
+        goes_on.set()
+        assert await published(other, B2) != before
+        assert (await other.http.get("/readyz")).status_code == 200
+
+
+def log_reader_of(gateway: Running) -> TopicLogReader:
+    """What reads its topics from the bus."""
+    assert gateway.gateway.bus is not None
+    assert gateway.gateway.bus._log_reader is not None
+    return gateway.gateway.bus._log_reader
+
+
 @rule("topic-15")
 async def test_an_unusable_topic_is_taken_over_in_a_later_life_of_the_bus(
     server: BusServer,
