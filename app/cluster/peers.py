@@ -29,6 +29,7 @@ from tidegate.app.streams.session import Session
 from tidegate.app.streams.session_transfer import deserialize, serialize
 from tidegate.app.timers import Backoff
 from tidegate.conflation.errors import LimitReached
+from tidegate.keys.errors import Refusal
 
 CALL = "call"
 HAND_OVER = "give"
@@ -53,6 +54,9 @@ CLOCKS_MS = 100
 TRANSFER_MS_MIN = 10_000
 HAND_OVER_S_MAX = 3.0
 HANDED_OVER_AT_ONCE = 50
+EVENTS_S_MAX = 1.0
+"""How long a session waits until its events are written; it is more important than they are."""
+
 RETRY_S = 0.2
 GOODBYE_RETRY_MS = 1_000
 
@@ -388,6 +392,10 @@ class Peers:
 
         Retry without limit: a session that both continued here and was stored would exist twice.
         """
+        # Its record is to tell what its next gateway says of it.
+        with contextlib.suppress(Refusal, TimeoutError):
+            async with asyncio.timeout(EVENTS_S_MAX):
+                await self._sessions.topic.settle()
         backoff = Backoff(RETRY_S)
         while True:
             raise_if_cancelled()

@@ -38,6 +38,13 @@ class SessionEvents(Protocol):
     def forget(self, session: str) -> None:
         """Publish that a session is not known any more."""
 
+    async def settle(self) -> None:
+        """Write what was taken so far.
+
+        Raises:
+            Refusal: it is written later.
+        """
+
 
 class Sessions:
     """Opens, finds, transfers and expires sessions.

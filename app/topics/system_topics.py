@@ -96,10 +96,21 @@ class EventTopic:
             while self._pending:
                 await self._write_some()
 
+    async def settle(self) -> None:
+        """Write what waits now, behind what is being written.
+
+        Raises:
+            Refusal: the store is out, or the topic is of no use.
+        """
+        for _ in range(1 + len(self._pending) // WRITTEN_AT_ONCE):
+            await self._write_some()
+
     async def _write_some(self) -> None:
         entry = self._catalog.get(self._name)
         async with entry.writing:
             count = min(len(self._pending), WRITTEN_AT_ONCE)
+            if not count:
+                return
             items = [self._pending.popleft() for _ in range(count)]
             try:
                 await self._writer.write(entry, items)
@@ -116,6 +127,7 @@ class SessionsTopic:
     def __init__(self, catalog: TopicRegistry, writer: Writer) -> None:
         self._events = EventTopic(SESSIONS, catalog, writer)
         self.run, self.aclose = self._events.run, self._events.aclose
+        self.settle = self._events.settle
 
     def note(self, session: str, document: dict[str, object]) -> None:
         """Queue an event of a session."""

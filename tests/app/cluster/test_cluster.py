@@ -123,6 +123,28 @@ async def test_of_readers_that_come_at_several_gateways_at_once_one_is_served(
             await all_three[0].http.delete(f"/v1/sessions/{session}")
 
 
+@rule("session-7")
+async def test_the_record_of_a_session_tells_what_its_present_gateway_says(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one before has still to write that its reader has left."""
+    monkeypatch.setattr("tidegate.app.topics.system_topics.TOGETHER_S", 0.3)
+    async with gateways(redis_bus) as (one, other):
+        opened = await one.http.post("/v1/sessions")
+        session = opened.json()["session"]
+        path, known = f"/v1/sessions/{session}/events", one.gateway.sessions.get(session)
+        async with one.http.stream("GET", path) as answer:
+            await Stream(answer).until("hello")
+        await eventually(lambda: known.state is State.AWAY, "its reader has left")
+        async with other.http.stream("GET", path) as answer:
+            reader = Stream(answer)
+            await reader.until("hello")
+            await asyncio.sleep(1.0)
+            rows = {row["session"]: row for row in await other.sow("tidegate.sessions")}
+            assert rows[session]["gateway"] == other.gateway.id
+            assert rows[session]["state"] == State.ATTACHED
+
+
 async def status_at_end(gateway: Running, path: str) -> int:
     """Read a stream to its end, and return its status."""
     async with gateway.http.stream("GET", path) as answer:
