@@ -414,7 +414,7 @@ class RedisStore:
         """Assign offsets and store items atomically with the state of their sender.
 
         Raises:
-            HeadMoved: records of the write have changed since `expected_head`.
+            HeadMoved: records of the write have changed since `expected_head`, or a stage is gone.
             TopicMoved: the topic has restarted in another epoch, or has another definition.
             Refused: producer-fenced, idempotency-conflict, limit-reached, bus-unavailable.
         """

@@ -158,6 +158,9 @@ local function is_outdated(since)
 end
 local since = tonumber(ARGV[11])
 if since and since ~= head and is_outdated(since) then return {'moved'} end
+for index = 10, #KEYS do
+    if redis.call('EXISTS', KEYS[index]) == 0 then return {'moved'} end
+end
 if known[7] and known[7] ~= ARGV[18] then
     if not redis.call('HGET', state, 'held') then
         redis.call('HSET', state, 'held', '1')

@@ -11,7 +11,7 @@ from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item, Message, MessageBlock, Removal
-from tidegate.app.stores.store import Appended, Producer, Retry, TopicRecord
+from tidegate.app.stores.store import Appended, HeadMoved, Producer, Retry, TopicRecord
 from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.bodies import Delta, Envelope, merged, read_envelope
 from tidegate.app.topics.registry import CatalogTopic, check_filler, check_newest
@@ -222,12 +222,14 @@ class Ingest:
                 earlier = await self._writer.earlier(entry, producer, stages=stages)
                 if earlier is not None:
                     return earlier
-                detail = "One of the stages is not there: never was, is used up, or too old."
-                raise Refused("precondition-failed", detail, pointer="/stages")
+                raise _no_stage()
             self._check_commit(items)
             await self._check_room(entry, items)
             await _check_schema(entry, items)
-            return await self._writer.write(entry, items, producer, stages=stages)
+            try:
+                return await self._writer.write(entry, items, producer, stages=stages)
+            except HeadMoved:  # another commit, at another gateway, has used one up meanwhile
+                raise _no_stage() from None
 
     async def _check_lines(
         self, entry: CatalogTopic, body: bytes, form: BodyForm
@@ -376,6 +378,11 @@ class Ingest:
                 "limit-reached", f"A topic has at most {keys_max} keys (topic_keys_max).",
                 retry_after_s=60,
             )  # fmt: skip
+
+
+def _no_stage() -> Refused:
+    detail = "One of the stages is not there: never was, is used up, or too old."
+    return Refused("precondition-failed", detail, pointer="/stages")
 
 
 async def _check_schema(entry: CatalogTopic, items: Sequence[Item]) -> None:

@@ -86,7 +86,8 @@ class Writer:
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
-            HeadMoved: records of these items have changed since the expected head.
+            HeadMoved: records of these items have changed since the expected head, or another
+                gateway has used one of the stages up.
             Refused: producer-fenced, idempotency-conflict, bus-unavailable.
         """
         name = self._current_name(entry)

@@ -328,6 +328,34 @@ async def test_a_commit_that_is_sent_to_two_gateways_at_once_is_known_to_both(
         assert (answer.status_code, answer.json()["duplicate"]) == (200, True)
 
 
+@rule("publish-5")
+async def test_a_stage_that_two_commits_name_at_once_is_published_by_one(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        path, headers = "/v1/topics/px", {"Tidegate-Stage": "s"}
+        staged = await one.http.post(f"{path}/messages", json={"k": 1}, headers=headers)
+        assert staged.status_code == 201
+        commits = [{"producer": "w", "run": 1, "sequence": n, "stages": ["s"]} for n in (1, 2)]
+        ingest_writer = one.gateway.ingest._writer
+        read = ingest_writer.staged
+
+        async def read_early(*asked: Any) -> Any:
+            """The other gateway commits after this one has read the stage."""
+            found = await read(*asked)
+            first = await other.http.post(f"{path}/commits", json=commits[0])
+            assert first.status_code == 200, first.text
+            return found
+
+        monkeypatch.setattr(ingest_writer, "staged", read_early)
+        second = await one.http.post(f"{path}/commits", json=commits[1])
+        assert (second.status_code, second.json()["code"]) == (412, "precondition-failed")
+        await one.publish({"k": 2})
+        assert one.gateway.driver.engine.topic("px").head == 2
+
+
 @rule("cluster-15")
 async def test_a_reader_is_not_taken_back_by_a_gateway_that_is_behind(
     redis_bus: BusServer,
