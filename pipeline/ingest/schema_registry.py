@@ -84,7 +84,11 @@ class SchemaRegistry:
             answer = self._http.get(path, params=self._query)
             if answer.status_code == NOT_FOUND:
                 raise RecordInvalid(f"the registry has no {path}")
-            answer.raise_for_status()
+            # Not by `raise_for_status`, whose text has the address with its password.
+            if not answer.is_success:
+                raise SourceUnreachable(
+                    f"the schema registry answers {answer.status_code} for {path}"
+                )
             found: SchemaDocument = answer.json()
         except (httpx2.HTTPError, ValueError) as error:
             raise SourceUnreachable(f"cannot ask the schema registry: {error}") from error

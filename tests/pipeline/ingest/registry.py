@@ -13,7 +13,7 @@ Answers = Mapping[str, Mapping[str, Any]]
 
 
 @contextlib.contextmanager
-def registry_with(answers: Answers) -> Iterator[tuple[str, list[str]]]:
+def registry_with(answers: Answers, status: int = 200) -> Iterator[tuple[str, list[str]]]:
     """Serve the answers for their paths; yields the address, and the paths that are asked for."""
     asked: list[str] = []
 
@@ -22,7 +22,7 @@ def registry_with(answers: Answers) -> Iterator[tuple[str, list[str]]]:
             asked.append(self.path)
             found = answers.get(self.path)
             body = json.dumps(found or {"error_code": 40403}).encode()
-            self.send_response(404 if found is None else 200)
+            self.send_response(404 if found is None else status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

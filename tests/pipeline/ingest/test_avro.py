@@ -126,6 +126,15 @@ def test_a_registry_that_does_not_answer_is_no_fault_of_the_record() -> None:
     decoder.close()
 
 
+def test_a_registry_that_refuses_is_named_without_its_password() -> None:
+    with registry_with(ANSWERS, status=401) as (address, _):
+        decoder = AvroDecoder(address.replace("//", "//user:geheim@"))
+        with pytest.raises(SourceUnreachable) as raised:
+            decoder(avro(1, order(), ORDER))
+        decoder.close()
+    assert str(raised.value) == "the schema registry answers 401 for /schemas/ids/1"
+
+
 def test_events_of_debezium_and_their_keys(decode: AvroDecoder) -> None:
     mapping = PayloadMapping(PayloadForm.DEBEZIUM)
     reader = PayloadReader(mapping, KeySpec.of(["/id"]), decode=decode)
