@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from tidegate.clients.errors import FOREIGN, AnswerInvalid, GatewayProblem
 
 Fields = dict[str, Any]
 PROBLEM = "application/problem+json"
+_USER = re.compile(r"//[^/@]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,19 @@ def fields_of(answer: httpx2.Response, *required: str) -> Fields:
     """
     fields = _decoded(answer.content)
     if fields is None or not fields.keys() >= set(required):
-        raise AnswerInvalid(f"{answer.request.url} did not answer as a Tidegate gateway does")
+        raise foreign_answer(answer)
     return fields
+
+
+def foreign_answer(answer: httpx2.Response) -> AnswerInvalid:
+    """Return the error of an answer that is not one of a gateway."""
+    asked = shown_address(str(answer.request.url))
+    return AnswerInvalid(f"{asked} did not answer as a Tidegate gateway does")
+
+
+def shown_address(address: str) -> str:
+    """Return an address for an error, which ends in logs: without user and password."""
+    return _USER.sub("//", address)
 
 
 def require_media_type(answer: httpx2.Response, *accepted: str) -> None:
@@ -141,7 +154,8 @@ def require_media_type(answer: httpx2.Response, *accepted: str) -> None:
     sent = media_type_of(answer)
     if sent not in accepted:
         raise AnswerInvalid(
-            f"{answer.request.url} sent {sent or 'no Content-Type'}, not {accepted[0]}: "
+            f"{shown_address(str(answer.request.url))} sent {sent or 'no Content-Type'}, "
+            f"not {accepted[0]}: "
             "it is not a Tidegate gateway"
         )
 

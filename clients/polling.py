@@ -14,8 +14,7 @@ from typing import Any
 import httpx2
 import msgspec
 
-from tidegate.clients.answers import Fields
-from tidegate.clients.errors import AnswerInvalid
+from tidegate.clients.answers import Fields, foreign_answer
 from tidegate.clients.requests import NO_CONTENT, Request, explain, topic, topic_path
 from tidegate.clients.sse import Event
 
@@ -76,7 +75,7 @@ class Page:
         except msgspec.DecodeError:
             place = ""
         if not place:
-            raise AnswerInvalid(f"{answer.request.url} did not answer as a Tidegate gateway does")
+            raise foreign_answer(answer)
         is_whole = answer.headers.get("stream-up-to-date") == "true"
         return cls(changes, place, answer.headers.get("stream-cursor"), is_whole)
 

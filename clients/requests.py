@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from tidegate.clients.answers import Fields, Published, TopicsPage, fields_of
+from tidegate.clients.answers import Fields, Published, TopicsPage, fields_of, foreign_answer
 from tidegate.clients.errors import AnswerInvalid
 from tidegate.clients.message import line_of
 
@@ -302,14 +302,14 @@ def _subscribed(answer: httpx2.Response) -> Fields:
 def _deleted(answer: httpx2.Response) -> int:
     found = fields_of(answer).get("deleted")
     if not isinstance(found, int):
-        raise AnswerInvalid(f"{answer.request.url} did not answer as a Tidegate gateway does")
+        raise foreign_answer(answer)
     return found
 
 
 def _nothing(answer: httpx2.Response) -> None:
     # A proxy or another server may say 200 to anything; nothing was deleted then.
     if answer.status_code != NO_CONTENT:
-        raise AnswerInvalid(f"{answer.request.url} did not answer as a Tidegate gateway does")
+        raise foreign_answer(answer)
 
 
 def _emptied(answer: httpx2.Response) -> Fields:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from tidegate.clients.answers import (
     media_type_of,
     problem_of,
     require_media_type,
+    shown_address,
 )
 from tidegate.clients.errors import (
     AnswerInvalid,
@@ -37,7 +37,6 @@ EVENT_STREAM = "text/event-stream"
 OUT = 503  # the bus is out, or the gateway is shutting down
 OUT_FOR_A_WHILE = frozenset({502, OUT, 504})
 CERTIFICATE_VARIABLE = "TIDEGATE_CLIENT_CERT"
-_USER = re.compile(r"//[^/@]*@")
 
 Answer = TypeVar("Answer")
 Given = str | Sequence[str]
@@ -96,8 +95,7 @@ class Addresses:
         self._was_reached = self._was_reached or not is_unconnected
         self._unconnected = self._unconnected + 1 if is_unconnected else 0
         reason = str(error) or type(error).__name__
-        # Errors end in logs, and a proxy before the gateway may ask for a name and a password.
-        shown = _USER.sub("//", self.current)
+        shown = shown_address(self.current)
         failure = GatewayUnreachable(f"Cannot reach the gateway at {shown}: {reason}")
         failure.was_reached = self._was_reached
         failure.timed_out = isinstance(error, httpx2.ReadTimeout)

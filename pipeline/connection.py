@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tidegate.clients import BODY_BYTES_MAX, DEFAULT_ADDRESS
+from tidegate.clients.answers import shown_address
 from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.retry import Retry
@@ -56,7 +57,7 @@ def as_pipeline_errors(address: str) -> Iterator[None]:
 
 def pipeline_error(error: GatewayError, address: str) -> errors.PipelineError:
     """Return the pipeline's error for an error of the client."""
-    place = f"the gateway at {address.rstrip('/')}"
+    place = f"the gateway at {shown_address(address.rstrip('/'))}"
     if isinstance(error, GatewayUnreachable):
         said = str(error)
         return errors.GatewayUnreachable(said[:1].lower() + said[1:])

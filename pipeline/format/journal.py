@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import pyarrow as pa
 
-from tidegate.clients.answers import Journal
+from tidegate.clients.answers import Journal, shown_address
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.retry import TOPIC_UNKNOWN, Retry
@@ -212,8 +212,9 @@ class GatewayJournal:
         except GatewayProblem as problem:
             if problem.code != TOPIC_UNKNOWN:
                 raise
+            address = shown_address(self._gateway.base_url)
             raise GatewayRefused(
-                f"{self._gateway.base_url} has no topic {self._topic} (topic-unknown): create it, "
+                f"{address} has no topic {self._topic} (topic-unknown): create it, "
                 "or publish to it, before a stream reads it"
             ) from None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -133,3 +135,15 @@ def test_an_error_shows_no_password() -> None:
     ):
         gateway.topic("px")
     assert "secret" not in str(caught.value)
+
+
+def test_the_answer_of_another_server_shows_no_password() -> None:
+    with (
+        scripted(plain(200, b"<p>", "text/html")) as fake,
+        Gateway(fake.address.replace("//", "//user:secret@")) as gateway,
+    ):
+        asks: list[Callable[[str], Any]] = [gateway.topic, gateway.delete_topic, gateway.records]
+        for ask in asks:
+            with pytest.raises(AnswerInvalid, match=f"^{fake.address}/v1/topics/px") as caught:
+                list(ask("px") or ())
+            assert "secret" not in str(caught.value)

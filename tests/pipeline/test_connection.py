@@ -104,6 +104,12 @@ def test_each_refusal_is_an_error_of_the_pipeline_with_its_sentence() -> None:
     assert isinstance(nobody, GatewayRefused)
 
 
+@pytest.mark.parametrize("status", [422, 429, 503])
+def test_a_refusal_shows_no_password(status: int) -> None:
+    found = pipeline_error(GatewayProblem(status, "x", "No"), "http://user:secret@a/")
+    assert str(found).startswith("the gateway at http://a ")
+
+
 def test_a_gateway_in_trouble_is_asked_again(journals: Journals, gateway: Gateway) -> None:
     topic = journals.topic("t")
     journals.refusals = [503, 429, 500]
