@@ -97,7 +97,6 @@ class Polling:
         self._topic = topic_name
         self._params = params
         self._form = params.get("format", "value")
-        self._has_removals = _REMOVALS.search(params.get("options", "")) is not None
         self._granted: Fields = {}
         self._is_begun = False
         self._place = BEGINNING
@@ -177,7 +176,8 @@ class Polling:
             self._is_in_snapshot = True
             yield "group_begin", about
         rows = [each for each in changes if not each.is_reset]
-        if not self._has_removals:
+        # As granted: the topic's own options may ask for removals, and a window has them anyway.
+        if not _REMOVALS.search(self._granted.get("options") or ""):
             rows = [each for each in rows if not each.is_removal]
         yield from self._rows(rows, is_last=page.is_whole)
         if page.is_whole and self._is_in_snapshot:

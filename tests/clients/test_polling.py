@@ -133,10 +133,15 @@ def test_rows_are_in_the_format_that_was_asked_for() -> None:
     ]
 
 
-def test_without_the_option_removals_are_not_told() -> None:
-    polling = granted(options="conflation=1s")
+@pytest.mark.parametrize(
+    ("options", "told"), [("conflation=1s", []), ("conflation=1s,oof,top_n=2", ["message"])]
+)
+def test_removals_are_told_where_the_stream_has_them(options: str, told: list[str]) -> None:
+    polling = Polling("px", {"options": "conflation=1s", "format": "batch"})
+    polling.begin("")
+    assert list(polling.events({**GRANTED, "options": options}, "")) == []
     events = list(polling.events(page([gone("b")], "e_2"), ""))
-    assert names(events) == ["hello", "group_begin", "group_end"]
+    assert names(events) == ["hello", "group_begin", *told, "group_end"]
 
 
 def test_it_begins_after_the_last_event_of_the_stream() -> None:
