@@ -187,6 +187,8 @@ class Replica:
         """
         taken = Taken([], Changes())
         match event.name:
+            case "hello":
+                self._unseen.clear()  # a snapshot that was cut off is not continued
             case "message":
                 rows, has_more = _rows_of(event)
                 return self._take_rows(rows)._replace(has_more=has_more)

@@ -314,6 +314,19 @@ def test_a_delta_without_its_record_begins_again(hang: threading.Event) -> None:
         assert len(seen.added) == 2
 
 
+def test_changes_that_follow_a_snapshot_that_was_cut_off_are_read(hang: threading.Event) -> None:
+    """As where one gateway of several does not know the reader's place yet, and another does."""
+    resumed = {"sub": "s1", "topic": "px", "mode": "changes", "gap_messages": 1, "not_found": None}
+    scripts: tuple[Script, ...] = (
+        stream(hello(), snapshot(1, (["a"], 1), (["b"], 1))),
+        stream(hello(), event("group_begin", {"sub": "s1", "topic": "px", "rows": 2})),
+        stream(hello(), event("resumed", resumed), batch(2, ("publish", ["a"], 2)), then_hang=hang),
+    )
+    with scripted(*scripts) as fake, Gateway(fake.address) as gateway, gateway.live("px") as live:
+        await_until(live, lambda live: dict(live) == {"a": 2, "b": 1})
+        assert [after for after, _ in fake.requests] == [None, "e-1", "e-1"]
+
+
 def test_a_reader_that_was_too_slow_begins_again_with_its_records(hang: threading.Event) -> None:
     ended = event("unsubscribed", {"sub": "s1", "topic": "px", "reason": "BACK_PRESSURE"})
     scripts: tuple[Script, ...] = (
