@@ -116,6 +116,7 @@ class Stream:
         self._backoff = backoff or Backoff()
         self.places: Places | None = None
         self._retry_s = 0.0
+        self._retry_after_s = 0.0  # of the last attempt, for the next one alone
         self._parser = Parser(last_id)
         self.gateway_id = ""
         self._farewell = ""
@@ -161,6 +162,7 @@ class Stream:
         self.gateway_id = headers.get(GATEWAY, "")
         self._farewell = ""
         self._refusal = None
+        self._retry_after_s = 0.0
         self.is_dropped = self.is_heard = False
         self._parser = Parser(self.last_id)
         self.silence_s_max = self.patience_s
@@ -215,6 +217,7 @@ class Stream:
         Raises:
             GatewayError: `error` itself, if no attempt can succeed, or if it was the first one.
         """
+        self._retry_after_s = _retry_after_s(error)
         is_held_back = isinstance(error, GatewayUnreachable) and error.timed_out
         if is_held_back and self._begins_to_poll(now):
             if not self.is_polling:
@@ -231,9 +234,6 @@ class Stream:
             self._outage.record(StreamLost("the session is gone; opening another one"))
             return
         self._outage.record(error)
-        if isinstance(error, GatewayProblem):
-            # Both are minimum waits that the gateway asked for: the longer one counts.
-            self._retry_s = max(self._retry_s, error.retry_after_s or 0.0)
 
     def silence_error(self, seconds: float) -> StreamLost:
         """Return the error of a connection that sent nothing for this many seconds."""
@@ -283,6 +283,7 @@ class Stream:
         """
         polling = self._polling
         assert polling is not None, "should_poll was true"
+        self._retry_after_s = _retry_after_s(error)
         self.is_polling = False
         # It is not the stream alone: that is tried first, and what is polled then begins again.
         self._polls_until = 0.0
@@ -295,12 +296,11 @@ class Stream:
             self._outage.record(_not_polled(polling.why_not))
             return
         self._outage.record(error)
-        if isinstance(error, GatewayProblem):
-            self._retry_s = max(self._retry_s, error.retry_after_s or 0.0)
 
     def wait_s(self) -> float:
         """Return the seconds until the next attempt."""
-        return self._backoff.wait_s(self._retry_s)
+        # Both are minimum waits that the gateway asked for: the longer one counts.
+        return self._backoff.wait_s(max(self._retry_s, self._retry_after_s))
 
     def opening(self, params: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         """Return the method of the next opening with this query, and httpx2's arguments."""
@@ -409,6 +409,10 @@ def _expired(unsubscribed: Mapping[str, Any]) -> GatewayProblem:
         "the next messages are no longer kept",
         about=f"topic {unsubscribed.get('topic')}",
     )
+
+
+def _retry_after_s(error: Exception) -> float:
+    return (error.retry_after_s or 0.0) if isinstance(error, GatewayProblem) else 0.0
 
 
 def _not_polled(reason: str) -> StreamLost:

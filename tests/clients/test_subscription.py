@@ -168,6 +168,21 @@ def test_a_first_503_is_raised_and_a_later_one_tried_again() -> None:
 
 def test_a_later_403_is_raised() -> None:
     denied = plain(403, FORBIDDEN, "application/problem+json")
+def test_a_retry_after_counts_for_the_next_attempt_alone() -> None:
+    followed = Stream(backoff=Backoff(chance=lambda low, high: 0.0), trouble=lambda sentence: None)
+    out = GatewayProblem(503, "bus-unavailable", "Out", retry_after_s=120.0)
+    followed.opened(200, {})
+    assert len(list(followed.events(b"retry: 3000\n" + HELLO))) == 1
+    followed.failed(out, 0.0)
+    assert followed.wait_s() == 120.0
+    followed.failed(GatewayUnreachable("nobody"), 0.0)
+    assert followed.wait_s() == 3.0
+    followed.failed(out, 0.0)
+    followed.opened(200, {})
+    followed.ended()
+    assert followed.wait_s() == 3.0
+
+
     with scripted(stream(HELLO, row(1)), denied) as fake, Gateway(fake.address) as gateway:
         subscription = gateway.subscribe("t")
         with pytest.raises(GatewayProblem):
