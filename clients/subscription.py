@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -72,7 +73,8 @@ class Subscription(Streamed):
 
     def __exit__(self, *raised: object) -> None:
         self.close()
-        self._events.close()
+        with contextlib.suppress(ValueError):  # another thread iterates, which ends by `close`
+            self._events.close()
 
     def _run(self) -> Generator[Event]:
         while not self._finished():

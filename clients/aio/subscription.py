@@ -62,7 +62,8 @@ class AsyncSubscription(Streamed):
 
     async def __aexit__(self, *raised: object) -> None:
         self.close()
-        await self._events.aclose()
+        with contextlib.suppress(RuntimeError):  # another task iterates, which ends by `close`
+            await self._events.aclose()
 
     async def _run(self) -> AsyncGenerator[Event]:
         while not self._finished():

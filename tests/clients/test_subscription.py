@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import pytest
 
 from tests.clients.support.streams import Script, broken_stream, plain, scripted, stream
+from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
@@ -166,8 +168,6 @@ def test_a_first_503_is_raised_and_a_later_one_tried_again() -> None:
         assert texts(gateway.subscribe("t")) == ["1"]
 
 
-def test_a_later_403_is_raised() -> None:
-    denied = plain(403, FORBIDDEN, "application/problem+json")
 def test_a_retry_after_counts_for_the_next_attempt_alone() -> None:
     followed = Stream(backoff=Backoff(chance=lambda low, high: 0.0), trouble=lambda sentence: None)
     out = GatewayProblem(503, "bus-unavailable", "Out", retry_after_s=120.0)
@@ -183,6 +183,8 @@ def test_a_retry_after_counts_for_the_next_attempt_alone() -> None:
     assert followed.wait_s() == 3.0
 
 
+def test_a_later_403_is_raised() -> None:
+    denied = plain(403, FORBIDDEN, "application/problem+json")
     with scripted(stream(HELLO, row(1)), denied) as fake, Gateway(fake.address) as gateway:
         subscription = gateway.subscribe("t")
         with pytest.raises(GatewayProblem):
@@ -345,6 +347,30 @@ def test_leaving_the_block_closes_the_connection() -> None:
         with gateway.subscribe("t") as subscription:
             next(subscription)
         assert "tidegate-body" not in [thread.name for thread in threading.enumerate()]
+        hang.set()
+
+
+def test_leaving_the_block_ends_the_iteration_of_another_thread() -> None:
+    hang, came = threading.Event(), threading.Event()
+
+    def read(subscription: Subscription) -> list[str]:
+        names = []
+        for each in subscription:
+            names.append(each.name)
+            if each.name == "message":
+                came.set()
+        return names
+
+    with (
+        scripted(stream(HELLO, row(1), then_hang=hang)) as fake,
+        Gateway(fake.address) as gateway,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        with gateway.subscribe("t") as subscription:
+            reading = threads.submit(read, subscription)
+            assert came.wait(HANGS_S)
+            time.sleep(0.05)  # it waits for the next event
+        assert reading.result(HANGS_S) == ["hello", "message"]
         hang.set()
 
 
