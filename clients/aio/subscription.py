@@ -77,11 +77,16 @@ class AsyncSubscription(Streamed):
                 for event in self._stream.poll_succeeded(polled) if polled else ():
                     yield event
                 continue
+            connecting = self._connect(self._stream.last_id)
             try:
-                answer = await self._connect(self._stream.last_id)
+                answer = await self._await_until_closed(connecting, self._left_s())
+            except TimeoutError:
+                return
             except (GatewayProblem, GatewayUnreachable, AnswerInvalid) as error:
                 self._stream.failed(error, time.monotonic())
             else:
+                if answer is None:
+                    return
                 async with contextlib.aclosing(self._followed(answer)) as events:
                     async for event in events:
                         yield event
@@ -126,9 +131,9 @@ class AsyncSubscription(Streamed):
     async def _poll(self) -> Any:
         """Send a polling request and return its response; None if the iteration has ended."""
         assert self._ask is not None, "polling requires `ask`"
-        left_s = None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
+        asking = self._ask(self._stream.next_poll())
         try:
-            return await self._await_until_closed(self._ask(self._stream.next_poll()), left_s)
+            return await self._await_until_closed(asking, self._left_s())
         except TimeoutError:
             return None
 
@@ -159,11 +164,14 @@ class AsyncSubscription(Streamed):
         except TimeoutError:
             return
 
+    def _left_s(self) -> float | None:
+        """Return the seconds until the iteration ends; None for no end."""
+        return None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
+
     def _limit_to_end(self, seconds: float) -> float:
         """Return `seconds`, or the time until the iteration ends if that is shorter."""
-        if self._ends_at is None:
-            return seconds
-        return max(0.0, min(seconds, self._ends_at - time.monotonic()))
+        left_s = self._left_s()
+        return seconds if left_s is None else min(seconds, left_s)
 
     def _finished(self) -> bool:
         late = self._ends_at is not None and time.monotonic() >= self._ends_at

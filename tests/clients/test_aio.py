@@ -22,6 +22,7 @@ from tests.clients.test_subscription import Clock
 from tests.support.deadlines import HANGS_S
 from tidegate.clients.aio.gateway import AsyncGateway
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
+from tidegate.clients.stream import HELLO_SECONDS_MAX
 
 HELLO = b'event: hello\ndata: {"session":"s","heartbeat_ms":20000}\n\n'
 GOODBYE = b'event: goodbye\nretry: 1\ndata: {"reason":"UNSUBSCRIBED","reconnect":false}\n\n'
@@ -69,6 +70,35 @@ async def test_close_from_another_task_ends_a_waiting_iteration(hang: threading.
             asyncio.get_running_loop().call_later(0.05, events.close)
             async with asyncio.timeout(HANGS_S):
                 assert [event async for event in events] == []
+        hang.set()
+
+
+@pytest.mark.parametrize("for_s", [None, 0.05])
+async def test_an_iteration_that_waits_for_an_answer_ends_in_time(for_s: float | None) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, AsyncGateway(address) as gateway:
+        events = gateway.subscribe("t", for_s=for_s)
+        if for_s is None:
+            asyncio.get_running_loop().call_later(0.05, events.close)
+        began_s = asyncio.get_running_loop().time()
+        assert [event async for event in events] == []
+        assert asyncio.get_running_loop().time() - began_s < HELLO_SECONDS_MAX
+
+
+async def test_leaving_the_block_ends_the_iteration_of_another_task(hang: threading.Event) -> None:
+    with scripted(stream(HELLO, then_hang=hang)) as fake:
+        async with AsyncGateway(fake.address) as gateway:
+            async with gateway.subscribe("t") as events:
+                assert (await anext(events)).name == "hello"
+                waiting = asyncio.ensure_future(anext(events, None))
+                await asyncio.sleep(0.05)
+            async with asyncio.timeout(HANGS_S):
+                assert await waiting is None
         hang.set()
 
 
