@@ -16,6 +16,8 @@ from typing import Final, Self
 import httpx2
 
 CHUNKS_WAITING_MAX = 8  # httpx2 gives what one read of the socket gave, at most 64 KiB
+FULL_S = 0.5
+"""How long a full queue is waited for before the thread looks whether it is still read."""
 
 
 class BodyTimeout(Exception):
@@ -70,7 +72,7 @@ class BodyReader:
         chunks: Iterator[bytes] = self._answer.iter_raw()
         try:
             for chunk in chunks:
-                self._arrived.put(chunk)
+                self._put(chunk)
                 # After the put: it may have waited until the reader left.
                 if self._closed.is_set():
                     break
@@ -80,7 +82,16 @@ class BodyReader:
             with contextlib.suppress(httpx2.HTTPError):
                 self._answer.close()
             # Always, or a reader that waits would wait for ever.
-            self._arrived.put(last)
+            self._put(last)
+
+    def _put(self, arrived: bytes | Exception | None) -> None:
+        """Wait for room in the queue, unless the body was stopped: nobody may read it any more."""
+        while True:
+            with contextlib.suppress(queue.Full):
+                self._arrived.put(arrived, timeout=FULL_S)
+                return
+            if self._closed.is_set():
+                return
 
     def _wake(self) -> None:
         """End a read that waits: closing the socket would not wake it, a shutdown does."""

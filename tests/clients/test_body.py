@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 
 import httpx2
 import pytest
 
 from tests.clients.support.streams import Scripted, broken_stream, scripted, stream
+from tests.support.deadlines import HANGS_S
 from tidegate.clients.body import CHUNKS_WAITING_MAX, BodyReader, BodyTimeout
 
 
@@ -70,3 +72,14 @@ def test_leaving_early_ends_the_thread_though_much_is_still_coming() -> None:
             assert body.read(20)
         names = [thread.name for thread in threading.enumerate()]
         assert "tidegate-body" not in names
+
+
+def test_stopping_ends_the_thread_though_nobody_reads_what_waits() -> None:
+    with scripted(stream(*[b"x" * 65536] * 200)) as gateway, body_of(gateway) as body:
+        until_s = time.monotonic() + HANGS_S
+        while not body._arrived.full():
+            assert time.monotonic() < until_s
+            time.sleep(0.01)
+        body.stop()
+        body._thread.join(HANGS_S)
+        assert not body._thread.is_alive()
