@@ -12,6 +12,7 @@ from typing import Final
 
 from tidegate.app.access.limits.lanes import LaneUse
 from tidegate.app.refusals import Refused
+from tidegate.app.shielding import run_shielded
 from tidegate.app.streams.connection import StreamTimes
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.event_writer import EventWriter
@@ -255,7 +256,12 @@ class DrivenTopic:
         driver = self.driver
         async with self._writing:
             frames = framed(self.topic.head + 1, driver.wall_ms())
-            await driver.publish(self.name, frames)
+            work = driver.publish(self.name, frames)
+            size_bytes = sum(len(frame.payload) for frame in frames)
+            if driver.publishes_at_once(self.name, len(frames), size_bytes):
+                await work
+            else:  # all or none, also where the caller is cancelled meanwhile
+                await run_shielded(work)
         self._published_at_once += 1
         if self._published_at_once >= PUBLISHED_AT_ONCE:
             self._published_at_once = 0

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tidegate.app.refusals import Unavailable
+from tidegate.app.shielding import run_shielded
 from tidegate.app.stores.items import Item, Message, MessageBlock, Removal, to_frames
 from tidegate.app.stores.store import Appended, HeadMoved, Producer, Publication, Retry, Store
 from tidegate.app.streams.driver import Driver
@@ -20,24 +21,6 @@ from tidegate.conflation.frame import Frame, RemovalReason
 from tidegate.conflation.topics.feed import Feed
 
 Answer = TypeVar("Answer")
-
-
-async def run_shielded(work: Coroutine[Any, Any, Answer]) -> Answer:
-    """Await work to its end; a cancellation is raised only after the work has finished."""
-    # A cancelled `asyncio.shield` returns at once: the caller would give `writing` up while the
-    # work still runs, and the next write could overtake it on its way to the engine.
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        if not task.cancelled():
-            task.exception()  # nobody is left to be told
-        raise cancelled
-    return task.result()
 
 
 def run_at_once(work: Coroutine[Any, Any, Answer]) -> Answer:

@@ -339,6 +339,16 @@ async def publish_many(topic: ConflatedTopic, name: str) -> None:
     await topic.publish(*({"symbol": name, "n": number} for number in range(3_000)))
 
 
+async def test_a_publish_that_is_cancelled_is_finished() -> None:
+    prices = ConflatedTopic(key=["/symbol"], limits=TopicLimits(queue_messages_max=100))
+    publishing = asyncio.create_task(publish_many(prices, "a"))
+    await asyncio.sleep(0)  # it has published a part, and waits for streams
+    publishing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await publishing
+    assert await snapshot(prices) == [{"symbol": "a", "n": 2_999}]
+
+
 async def test_a_publisher_that_never_waits_lets_streams_write() -> None:
     prices = ConflatedTopic(key=["/symbol"])
     async with following(prices, "conflation=none") as flushes:

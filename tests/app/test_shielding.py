@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tidegate.app.topics.writer import run_shielded
+from tidegate.app.shielding import run_shielded
 
 
 async def test_an_answer_and_an_error_come_through() -> None:
