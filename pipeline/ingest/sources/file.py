@@ -61,7 +61,10 @@ def read_source(table: TomlTable, folder: Path) -> GrowingFiles:
 
 @dataclass(slots=True)
 class _Followed:
-    """An open file: what it is, up to which byte it was read, and when it grew last."""
+    """An open file: what it is, up to which byte it was read, and when it grew last.
+
+    `seen` is the end of the file when it had no whole line more.
+    """
 
     path: Path
     file: BinaryIO
@@ -69,6 +72,21 @@ class _Followed:
     first_line: bytes
     through: int
     grew_s: float
+    seen: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    """A file that was closed, as it was then."""
+
+    partition: str
+    through: int
+    size: int
+    changed_ns: int
+
+    def is_as(self, status: os.stat_result) -> bool:
+        """Return whether a file has not changed since."""
+        return (status.st_size, status.st_mtime_ns) == (self.size, self.changed_ns)
 
 
 class FileConnector:
@@ -78,7 +96,7 @@ class FileConnector:
         self._source = source
         self._through: Through = lambda partition: None
         self._followed: dict[Inode, _Followed] = {}
-        self._closed: dict[Inode, _Followed] = {}  # idle ones
+        self._idle: dict[Inode, _Idle] = {}
         self._begins_at_end = source.start == "now"
 
     def open(self, through: Through) -> None:
@@ -127,29 +145,37 @@ class FileConnector:
         """Open files that are new or have grown; close those that have been idle for long."""
         pattern = self._source.pattern
         try:
-            for path in sorted(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))):
-                self._follow(path)
+            paths = sorted(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
+            found = {self._follow(path) for path in paths}
         except OSError as error:
             raise self._unreachable(error) from error
+        # The inode of a file that is gone may be given to another one.
+        self._idle = {inode: each for inode, each in self._idle.items() if inode in found}
         for inode, followed in list(self._followed.items()):
+            status = os.fstat(followed.file.fileno())
             is_idle = time.monotonic() - followed.grew_s > IDLE_S
-            if is_idle and os.fstat(followed.file.fileno()).st_size == followed.through:
+            if is_idle and status.st_size == followed.seen:
                 followed.file.close()
-                self._closed[inode] = self._followed.pop(inode)
+                del self._followed[inode]
+                self._idle[inode] = _Idle(
+                    followed.partition, followed.through, status.st_size, status.st_mtime_ns
+                )
 
-    def _follow(self, path: Path) -> None:
+    def _follow(self, path: Path) -> Inode | None:
+        """Open a file that is new or has changed; return its inode, None if it is gone."""
         try:
             status = path.stat()
         except FileNotFoundError:  # it was renamed or removed just now
-            return
+            return None
         inode = status.st_dev, status.st_ino
         followed = self._followed.get(inode)
         if followed is not None and not _was_begun_again(followed):
             followed.path = path
-            return
-        known = self._closed.get(inode)
-        if not path.is_file() or status.st_size == (known.through if known else 0):
-            return
+            return inode
+        idle = self._idle.get(inode)
+        is_unchanged = idle is not None and idle.is_as(status)
+        if is_unchanged or not status.st_size or not path.is_file():
+            return inode
         if followed is not None:
             followed.file.close()
             del self._followed[inode]
@@ -157,15 +183,17 @@ class FileConnector:
         first_line = _first_line(file)
         if not first_line:
             file.close()
-            return
+            return inode
         digest = hashlib.blake2b(first_line, digest_size=6).hexdigest()
         partition = f"{digest}-{inode[1]:x}"
         through = self._first(file, path, partition)
-        if (known := self._closed.pop(inode, None)) and known.partition == partition:
-            through = max(through, known.through)
+        self._idle.pop(inode, None)
+        if idle is not None and idle.partition == partition:
+            through = max(through, idle.through)
         self._followed[inode] = _Followed(
             path, file, partition, first_line, through, time.monotonic()
         )
+        return inode
 
     def _first(self, file: BinaryIO, path: Path, partition: str) -> int:
         """Return the byte at which to begin."""
@@ -175,7 +203,7 @@ class FileConnector:
             return _last_line_end(file, size) if self._begins_at_end else 0
         if number > size:
             file.close()
-            raise SourceLost(f"{path} has {size} bytes, but {number} of them were read before")
+            raise _too_short(path, size, number)
         return number
 
     def _oldest_first(self) -> list[_Followed]:
@@ -196,6 +224,7 @@ class FileConnector:
                         f"{followed.path}: the line at byte {followed.through} has more than "
                         f"{LINE_BYTES_MAX} bytes"
                     )
+                followed.seen = followed.through + len(line)
                 return  # its end is still to be written
             position = f"{followed.path.name}, byte {followed.through}"
             followed.through += len(line)
@@ -217,10 +246,24 @@ def _first_line(file: BinaryIO) -> bytes:
 
 
 def _was_begun_again(followed: _Followed) -> bool:
-    """Return whether a file was emptied since it was opened."""
+    """Return whether a file was emptied since it was opened.
+
+    Raises:
+        SourceLost: it was, and its first line is the same: what is new in it cannot be known.
+    """
     # Only a file that changed can have been; its first line is read again then.
     size = os.fstat(followed.file.fileno()).st_size
-    return size != followed.through and _first_line(followed.file) != followed.first_line
+    if size == followed.through:
+        return False
+    if _first_line(followed.file) != followed.first_line:
+        return True
+    if size < followed.through:
+        raise _too_short(followed.path, size, followed.through)
+    return False
+
+
+def _too_short(path: Path, size: int, through: int) -> SourceLost:
+    return SourceLost(f"{path} has {size} bytes, but {through} of them were read before")
 
 
 def _last_line_end(file: BinaryIO, size: int) -> int:

@@ -144,6 +144,17 @@ def test_a_file_that_was_emptied_begins_again_if_its_first_line_differs(
         reader.again()
 
 
+def test_a_file_that_was_emptied_and_has_the_same_first_line_ends_the_source(
+    app: Path, open_reader: OpenReader
+) -> None:
+    append(app, "header", "1", "2")
+    reader = open_reader()
+    assert reader.lines() == ["header", "1", "2"]
+    app.write_text("header\n3\n")
+    with pytest.raises(SourceLost, match=r"app.ndjson has 9 bytes, but 11 of them were read"):
+        reader.lines()
+
+
 def test_from_now_begins_after_the_last_line_of_what_is_there(
     app: Path, open_reader: OpenReader
 ) -> None:
@@ -170,6 +181,32 @@ def test_idle_files_are_closed_and_opened_again_when_they_grow(
         append(app, f"more {at}")
         found += reader.lines()
     assert found == ["1", "more 0", "more 1", "more 2"]
+
+
+def test_another_file_of_the_size_of_an_idle_one_is_read(
+    app: Path, open_reader: OpenReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_module, "IDLE_S", 0.0)
+    append(app, "1")
+    reader = open_reader()
+    assert reader.lines() == ["1"]
+    # In place of it: a file system may give the new file the inode of the old one.
+    app.write_text("2\n")
+    os.utime(app, ns=(0, app.stat().st_mtime_ns + 1))
+    assert reader.lines() == ["2"]
+
+
+def test_a_file_that_ends_within_a_line_is_closed_when_it_is_idle(
+    app: Path, open_reader: OpenReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_module, "IDLE_S", 0.0)
+    app.write_text("1\n2")
+    reader = open_reader()
+    assert reader.lines() == ["1"]
+    assert reader.connector.read(0.0) is None
+    assert open_files(app) == 0
+    append(app, "3")
+    assert reader.lines() == ["23"]
 
 
 def test_a_batch_is_bounded_and_says_how_much_follows(
