@@ -41,11 +41,13 @@ class Entries:
         found: bytes = self._ask("XINFO STREAM", self._stream)["last-generated-id"]
         return found.decode()
 
+    def is_there(self, at: str) -> bool:
+        """Return whether the entry `at` exists."""
+        return bool(self._ask("XRANGE", self._stream, at, at))
+
     def has(self, at: str) -> bool:
         """Return whether the entry `at` exists, or is the newest ever added."""
-        return bool(
-            at == BEGINNING or self._ask("XRANGE", self._stream, at, at) or self.last() == at
-        )
+        return at == BEGINNING or self.is_there(at) or self.last() == at
 
     def require(self, at: str) -> None:
         """Check that the entry `at` has not been trimmed, which means that no later one has.

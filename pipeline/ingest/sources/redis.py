@@ -67,6 +67,7 @@ class RedisConnector:
         self._server = RedisServer(self._source.address, AT_ONCE)
         self._entries = Entries(self._server, self._source.stream)
         self._after = BEGINNING
+        self._was_there = True
         self._count = RECORDS_FIRST
 
     def open(self, through: Through) -> None:
@@ -84,7 +85,15 @@ class RedisConnector:
             self._after = self._entries.last()
         elif self._source.start != START:
             self._after = self._source.start
-            self._entries.require(self._after)
+            if not self._entries.has(self._after):
+                raise SourceLost(
+                    f"Redis stream {self._source.stream} does not hold entry {self._after}, after "
+                    "which it is to be read: it was deleted or trimmed, so messages may be gone; "
+                    'from = "epoch" reads what is there'
+                )
+        if number is None:
+            # The newest entry ever added may be deleted: all that follow it are there.
+            self._was_there = self._entries.is_there(self._after)
 
     def read(self, seconds: float) -> SourceBatch | None:
         """Return the entries that follow, once there is one.
@@ -106,9 +115,9 @@ class RedisConnector:
         records = [self._record(at.decode(), fields) for at, fields in page]
         if not records:
             return None
-        if not last and after != BEGINNING:
+        if not last and self._was_there:
             records.insert(0, self._gap(records[0]))
-        self._after = records[-1].position
+        self._after, self._was_there = records[-1].position, True
         lag = self._entries.step(self._after, "+", LAG_MAX)[0] if len(page) == self._count else 0
         self._count = next_count(records)
         return SourceBatch(records, lag=lag)

@@ -9,6 +9,7 @@ import pytest
 from redis import Redis
 
 from tests.pipeline.ingest.ingesting import (
+    begins,
     connector_of,
     eventually,
     ingesting,
@@ -101,6 +102,33 @@ def test_entries_that_were_trimmed_before_they_were_read_end_the_source(
     redis.xtrim("orders", maxlen=2, approximate=False)
     with pytest.raises(SourceLost, match="no longer holds entry 1700000000002-0"):
         connector.read(0.1)
+    connector.close()
+
+
+@pytest.mark.parametrize("start", ["now", "1700000000001-0"])
+def test_a_start_after_the_newest_entry_loses_nothing_though_that_was_deleted(
+    redis: Redis, redis_url: str, start: str
+) -> None:
+    add(redis, 0, 2)
+    redis.xdel("orders", "1700000000001-0")
+    connector = connector_of(table(redis_url, **begins(start)))
+    connector.open(lambda partition: None)
+    add(redis, 2, 3)
+    [batch] = read_until(connector, 1)
+    assert [(each.position, each.fault) for each in batch.records] == [("1700000000002-0", "")]
+    redis.xdel("orders", "1700000000002-0")
+    add(redis, 3, 4)
+    with pytest.raises(SourceLost, match="no longer holds entry 1700000000002-0"):
+        connector.read(1.0)
+    connector.close()
+
+
+def test_a_start_after_an_entry_that_is_gone_is_refused(redis: Redis, redis_url: str) -> None:
+    add(redis, 0, 3)
+    redis.xdel("orders", "1700000000001-0")
+    connector = connector_of(table(redis_url, **begins("1700000000001-0")))
+    with pytest.raises(SourceLost, match=r'does not hold entry .*; from = "epoch" reads'):
+        connector.open(lambda partition: None)
     connector.close()
 
 
