@@ -118,19 +118,15 @@ class MqttConnector:
         Raises:
             SourceUnreachable: the connection is lost.
         """
-        give_up_at = time.monotonic() + seconds
-        while not self._waiting:
-            left_s = give_up_at - time.monotonic()
-            if left_s <= 0:
-                return None
-            self._exchange(left_s)
-        size = 0
-        while len(self._waiting) < RECORDS_MAX and size < BYTES_MAX:
-            before = len(self._waiting)
-            self._exchange(0.0)
-            if len(self._waiting) == before:
-                break
-            size += sum(len(each.record.payload or b"") for each in self._waiting[before:])
+        try:
+            self._receive(seconds)
+        except SourceUnreachable:
+            # A message with an id comes again in the next session. Others are read before the end.
+            self._waiting = [each for each in self._waiting if not each.message_id]
+            if not self._waiting:
+                raise
+        if not self._waiting:
+            return None
         # More may have come before the broker answered the start.
         arrivals, self._waiting = self._waiting[:RECORDS_MAX], self._waiting[RECORDS_MAX:]
         self._unacknowledged = [each.message_id for each in arrivals if each.message_id]
@@ -154,6 +150,22 @@ class MqttConnector:
         self._client.on_connect = None
         self._client.on_subscribe = None
         self._client.on_message = None
+
+    def _receive(self, seconds: float) -> None:
+        """Receive what has arrived, once there is something within so many seconds."""
+        give_up_at = time.monotonic() + seconds
+        while not self._waiting:
+            left_s = give_up_at - time.monotonic()
+            if left_s <= 0:
+                return
+            self._exchange(left_s)
+        size = 0
+        while len(self._waiting) < RECORDS_MAX and size < BYTES_MAX:
+            before = len(self._waiting)
+            self._exchange(0.0)
+            if len(self._waiting) == before:
+                return
+            size += sum(len(each.record.payload or b"") for each in self._waiting[before:])
 
     def _await(self, is_done: Callable[[], bool], what: str) -> None:
         """Exchange packets until something is done.

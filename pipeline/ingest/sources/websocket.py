@@ -114,7 +114,12 @@ class WebSocketConnector:
         records: list[SourceRecord] = []
         size, wait_s = 0, seconds
         while len(records) < RECORDS_MAX and size < BYTES_MAX:
-            payload = self._next(wait_s)
+            try:
+                payload = self._next(wait_s)
+            except SourceUnreachable:
+                if not records:
+                    raise
+                break  # what came before the end counts; the next call raises it again
             if payload is None:
                 break
             records.append(SourceRecord(payload, None, ""))

@@ -130,6 +130,19 @@ def test_a_session_that_continues_gets_no_retained_message_again(broker: Mosquit
     connector.close()
 
 
+def test_what_came_before_the_end_of_a_connection_is_read_at_qos_0(broker: Mosquitto) -> None:
+    connector = opened(broker, qos=0)
+    send(broker, "plant/a/t", "1", "2", "3")
+    time.sleep(0.3)
+    broker.stop()
+    batch = connector.read(5.0)
+    assert batch is not None
+    assert [each.payload for each in batch.records] == [b"1", b"2", b"3"]
+    with pytest.raises(SourceUnreachable, match="has ended the connection"):
+        connector.read(5.0)
+    connector.close()
+
+
 def test_nothing_waits_at_the_broker_for_a_client_of_qos_0(broker: Mosquitto) -> None:
     opened(broker, qos=0).close()
     send(broker, "plant/a/t", "1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -63,6 +64,20 @@ def test_texts_and_bytes_arrive_after_what_subscribes() -> None:
         assert found == [SUBSCRIBE.encode(), b'{"n":0}', b'{"n":1}', b'{"n":2}']
         assert connector.read(0.01) is None
         feed.ends.set()
+        with pytest.raises(SourceUnreachable, match="has ended"):
+            connector.read(5.0)
+        connector.close()
+
+
+def test_what_came_before_the_end_of_a_connection_is_read() -> None:
+    with feeding() as (feed, address):
+        feed.ends.set()
+        connector = connector_of(table(address))
+        connector.open(lambda partition: None)
+        time.sleep(0.3)  # all has arrived, and the end with it
+        batch = connector.read(5.0)
+        assert batch is not None
+        assert len(batch.records) == 4
         with pytest.raises(SourceUnreachable, match="has ended"):
             connector.read(5.0)
         connector.close()
