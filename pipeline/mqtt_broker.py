@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.definitions.toml import TomlTable, read_file
 from tidegate.pipeline.errors import SourceUnreachable
 
 ADDRESS = re.compile(r"mqtts?://([^\s/@]*@)?[^\s/@]+/?")
@@ -50,7 +50,7 @@ class MqttBroker:
             address=address,
             version=VERSIONS[version],
             client_id=table.text("client_id", default="") or None,
-            ca=(folder / table.text("ca")).resolve() if table.has("ca") else None,
+            ca=read_file(table, "ca", folder),
         )
 
     @property

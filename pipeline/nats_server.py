@@ -15,7 +15,7 @@ from nats.aio.client import Client
 from nats.errors import Error
 from nats.js.errors import NotFoundError
 
-from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.definitions.toml import TomlTable, read_file
 from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
 
 ADDRESS = re.compile(r"(nats|tls)://([^\s/@]*@)?[^\s/@]+/?")
@@ -50,18 +50,14 @@ class NatsServer:
         return cls(
             address=address,
             stream=table.checked("stream", STREAM.fullmatch, "the name of a stream"),
-            credentials=_path(table, "credentials", folder),
-            ca=_path(table, "ca", folder),
+            credentials=read_file(table, "credentials", folder),
+            ca=read_file(table, "ca", folder),
         )
 
     @property
     def host(self) -> str:
         """The server without user and password."""
         return urlsplit(self.address).netloc.rpartition("@")[2]
-
-
-def _path(table: TomlTable, field: str, folder: Path) -> Path | None:
-    return (folder / table.text(field)).resolve() if table.has(field) else None
 
 
 class NatsConnection:

@@ -258,6 +258,22 @@ def read_filter(table: TomlTable) -> Filter | None:
         raise refused(table, "filter", error) from None
 
 
+def read_file(table: TomlTable, field: str, folder: Path) -> Path | None:
+    """Take the path of a file that a client reads later; None without the field.
+
+    It is opened here: libraries do not say which file they miss. A relative path is below `folder`.
+    """
+    if not table.has(field):
+        return None
+    path = (folder / table.text(field)).resolve()
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        reason = error.strerror or error
+        raise DefinitionInvalid(f"{table.where(field)}: {path} cannot be read: {reason}") from None
+    return path
+
+
 def read_path(table: TomlTable, field: str, expected: str) -> FieldPath:
     """Take a required field path."""
     text = table.text(field, expected=expected)

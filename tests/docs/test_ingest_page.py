@@ -43,9 +43,10 @@ def test_every_kind_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("fields", GIVEN, ids=lambda fields: fields["kind"])
-def test_every_field_of_a_kind_stands_on_the_page(fields: dict[str, Any]) -> None:
+def test_every_field_of_a_kind_stands_on_the_page(fields: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").touch()
     table = TomlTable(fields, "f", "")
-    read_source(table, Path())
+    read_source(table, tmp_path)
     assert shown()[fields["kind"]] == table.asked - {"kind"}
     # Nobody is told that he has misspelt one field where he has written another.
     assert not any(alike(one, [other]) for one, other in permutations(table.asked, 2))

@@ -29,7 +29,7 @@ from pika.exceptions import (
     ProbableAuthenticationError,
 )
 
-from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.definitions.toml import TomlTable, read_file
 from tidegate.pipeline.errors import (
     DefinitionInvalid,
     SourceLost,
@@ -116,7 +116,7 @@ def read_source(table: TomlTable, folder: Path) -> RabbitQueue:
         is_stream=is_stream,
         start=read_start(table),
         skips_gaps=read_skips_gaps(table),
-        ca=(folder / table.text("ca")).resolve() if table.has("ca") else None,
+        ca=read_file(table, "ca", folder),
     )
 
 

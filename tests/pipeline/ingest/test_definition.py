@@ -155,6 +155,10 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
         (SOURCE, 'kind = "amqp"', "source.kind: expected one of file, kafka, mqtt, nats, postgres"),
         (SOURCE, f'{SOURCE}, from = "then"', "source.from: expected epoch (the earliest)"),
         (SOURCE, f"{SOURCE}, rows_per_batch = 1", "source.rows_per_batch: unknown field"),
+        (SOURCE, f'{MQTT}, ca = "ca.pem"', "/ca.pem cannot be read: No such file or directory"),
+        (SOURCE, f'{RABBIT}, ca = "ca.pem"', "source.ca: /"),
+        (SOURCE, f'{NATS}, ca = "ca.pem"', "source.ca: /"),
+        (SOURCE, f'{NATS}, credentials = "a.creds"', "source.credentials: /"),
         (SOURCE, REDIS.replace("stream", "straem"), "did you mean stream instead of straem?"),
         (SOURCE, REDIS.replace("redis://", "rds://"), "source.address: expected an address such"),
         (SOURCE, f'{REDIS}, from = "1"', "(the latest) or the id of an entry"),
@@ -233,6 +237,7 @@ def test_the_commands_name_each_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fields", GIVEN, ids=lambda fields: fields["kind"])
-def test_a_connector_that_was_never_opened_closes(fields: dict[str, Any]) -> None:
+def test_a_connector_that_was_never_opened_closes(fields: dict[str, Any], tmp_path: Path) -> None:
     # A start ends so where the gateway is away, and its reason is the one to be told.
-    connector_of(fields).close()
+    (tmp_path / "ca.pem").touch()
+    connector_of(fields, tmp_path).close()
