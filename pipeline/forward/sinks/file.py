@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, ClassVar
@@ -53,6 +54,7 @@ class FileTarget:
     def __init__(self, sink: FileSink) -> None:
         self._sink = sink
         self._file: BinaryIO | None = None
+        self._size = 0
         self._first_row_s = 0.0
 
     def open(self) -> None:
@@ -63,7 +65,7 @@ class FileTarget:
         """
         try:
             self._file = self._sink.path.open("ab+")
-            self._file.truncate(_end_of_lines(self._file))
+            self._size = self._file.truncate(_end_of_lines(self._file))
             atomic_files.sync(self._sink.path.parent)
         except OSError as error:
             raise unwritable(self._sink.path, error) from error
@@ -75,16 +77,10 @@ class FileTarget:
         Raises:
             SourceUnreachable: the file cannot be written.
         """
-        lines = b"".join(row.text + b"\n" for row in rows)
         try:
-            if self._must_rotate(len(lines)):
-                self._rotate()
-            file = self._opened
-            if not file.seek(0, os.SEEK_END):
-                self._first_row_s = time.monotonic()
-            file.write(lines)
-            file.flush()
-            os.fsync(file.fileno())
+            for row in rows:
+                self._append(row.text + b"\n")
+            self._sync()
         except OSError as error:
             raise unwritable(self._sink.path, error) from error
         return []
@@ -92,23 +88,37 @@ class FileTarget:
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            self._file.close()
+            # What a full disk has not taken is tried once more here; `write` has raised it.
+            with suppress(OSError):
+                self._file.close()
 
     @property
     def _opened(self) -> BinaryIO:
         assert self._file is not None, "it was opened"
         return self._file
 
+    def _append(self, line: bytes) -> None:
+        if self._must_rotate(len(line)):
+            self._rotate()
+        if not self._size:
+            self._first_row_s = time.monotonic()
+        self._opened.write(line)
+        self._size += len(line)
+
+    def _sync(self) -> None:
+        self._opened.flush()
+        os.fsync(self._opened.fileno())
+
     def _must_rotate(self, more: int) -> bool:
         """Return whether the file is too old, or too large for so many bytes more."""
-        size = self._opened.seek(0, os.SEEK_END)
         bytes_max, seconds_max = self._sink.bytes_max, self._sink.seconds_max
-        is_large = bytes_max is not None and size + more > bytes_max
+        is_large = bytes_max is not None and self._size + more > bytes_max
         is_old = seconds_max is not None and time.monotonic() - self._first_row_s >= seconds_max
-        return size > 0 and (is_large or is_old)
+        return self._size > 0 and (is_large or is_old)
 
     def _rotate(self) -> None:
         path = self._sink.path
+        self._sync()
         self._opened.close()
         path.rename(dated(path))
         self.open()

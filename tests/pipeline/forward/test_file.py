@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -85,6 +87,17 @@ def test_a_file_is_renamed_before_it_exceeds_its_bytes(tmp_path: Path) -> None:
     assert [each["value"] for path in files for each in lines(path)] == list(range(10, 30))
 
 
+def test_a_file_is_renamed_within_a_batch(tmp_path: Path) -> None:
+    out = tmp_path / "out.ndjson"
+    target = opened(out, bytes_max=len(b'{"value":10}\n') * 4)
+    target.write([row(b"%d" % at) for at in range(10, 20)])
+    target.write([row(b"%d" % at) for at in range(20, 30)])
+    target.close()
+    files = [*sorted(tmp_path.glob("out-*.ndjson")), out]
+    assert [len(lines(each)) for each in files] == [4, 4, 4, 4, 4]
+    assert [each["value"] for path in files for each in lines(path)] == list(range(10, 30))
+
+
 def test_a_file_is_renamed_when_it_is_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000.0]
     # The module's own name for it: servers in threads of other tests need the real clock.
@@ -103,3 +116,17 @@ def test_a_file_is_renamed_when_it_is_old(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(SourceUnreachable, match=r"none/out.ndjson cannot be written: No such file"):
         opened(tmp_path / "none" / "out.ndjson")
+
+
+def test_a_disk_that_is_full_is_a_sentence_also_when_the_file_is_closed(tmp_path: Path) -> None:
+    target = opened(tmp_path / "out.ndjson")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with (
+            pytest.raises(SourceUnreachable, match="ndjson cannot be written: File too large"),
+            closing(target),
+        ):
+            target.write([row(b"1" * 100)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
