@@ -148,7 +148,7 @@ class ParquetTarget:
         """Write a file if there are rows enough, or if the first of them is old enough.
 
         Raises:
-            CheckpointMismatch, SourceUnreachable: it cannot be written.
+            SourceUnreachable: it cannot be written.
         """
         if self._written and not self._held:
             self._begun_s = time.monotonic()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.forward.forwarding import definitions
-from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid
+from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, SourceUnreachable
 from tidegate.pipeline.forward.position import PositionFile
 
 GATEWAY = "http://127.0.0.1:8080"
@@ -103,6 +103,20 @@ def test_a_position_belongs_to_its_rows_and_their_target_and_to_one_process(tmp_
             broken.resume("a")
         path.unlink()
         assert broken.resume("a") == ""
+
+
+def test_a_position_that_cannot_be_written_may_be_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tidegate.pipeline.atomic_files.write", full)
+    with closing(PositionFile(tmp_path / "p")) as position:
+        position.resume("a")
+        with pytest.raises(SourceUnreachable, match="p cannot be written: No space left") as raised:
+            position.note("e-1")
+    assert raised.value.may_pass
 
 
 def test_a_target_that_keeps_its_position_has_no_file(tmp_path: Path) -> None:
