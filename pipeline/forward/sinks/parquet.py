@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,7 +28,7 @@ from tidegate.pipeline.forward.sinks.parquet_columns import (
     json_column,
     named_columns,
 )
-from tidegate.pipeline.forward.sinks.shared import dated, unwritable
+from tidegate.pipeline.forward.sinks.shared import dated, is_dated, unwritable
 from tidegate.pipeline.forward.target import Patience, Refusal, Row
 
 ROWS_MAX = 100_000
@@ -36,6 +37,7 @@ BYTES_MAX = 64 * 1024 * 1024
 """Of the values of a file in JSON, which are held until it is written."""
 ENVELOPE = {"_op": "op", "_key": "key", "_bookmark": "bookmark", "_reason": "reason"}
 """Columns of every file, and the fields of an envelope that they have."""
+UNFINISHED = ".unfinished"
 VALUE = "_value"
 OTHERS = "_others"
 TEXTS = ("op", "bookmark", "reason")
@@ -125,9 +127,12 @@ class ParquetTarget:
         self._after = self._noted.resume(identity)
         try:
             if self._noted.file:
-                _publish(path.with_name(self._noted.file))
-            for left in path.parent.glob(f".{path.stem}-*{path.suffix}.unfinished"):
-                left.unlink()
+                with suppress(FileNotFoundError):  # it has got its name
+                    _publish(path.with_name(self._noted.file))
+            for left in path.parent.glob(f".*{UNFINISHED}"):
+                # Not those of another forward, such as to prices-eu.parquet beside prices.parquet.
+                if is_dated(left.name[1:].removesuffix(UNFINISHED), path):
+                    left.unlink()
         except OSError as error:
             raise unwritable(path, error) from error
         return self._after
@@ -228,13 +233,10 @@ class ParquetTarget:
 
 
 def _unfinished(path: Path) -> Path:
-    return path.with_name(f".{path.name}.unfinished")
+    return path.with_name(f".{path.name}{UNFINISHED}")
 
 
 def _publish(path: Path) -> None:
-    """Give a file its name, if it has not got it yet."""
-    try:
-        _unfinished(path).replace(path)
-    except FileNotFoundError:
-        return
+    """Give a file its name."""
+    _unfinished(path).replace(path)
     atomic_files.sync(path.parent)

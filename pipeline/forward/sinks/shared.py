@@ -14,6 +14,7 @@ from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import SourceUnreachable
 from tidegate.pipeline.forward.target import Row
 
+_DATE = r"-[0-9]{8}T[0-9]{6}\.[0-9]{6}Z"
 KEY_PART = re.compile(r"\{key/([0-9]{1,2})\}")
 
 
@@ -64,6 +65,11 @@ def dated(path: Path) -> Path:
         if not found.exists():
             return found
         at += timedelta(microseconds=1)
+
+
+def is_dated(name: str, path: Path) -> bool:
+    """Return whether a name is one that `dated` makes of a path."""
+    return re.fullmatch(re.escape(path.stem) + _DATE + re.escape(path.suffix), name) is not None
 
 
 def unwritable(path: Path, error: OSError) -> SourceUnreachable:

@@ -340,6 +340,17 @@ def test_a_file_and_its_position_are_one_step(
     assert (after, values()) == ("e-3", [])
 
 
+def test_a_start_leaves_the_files_of_another_forward_alone(tmp_path: Path) -> None:
+    names = [
+        f".{each}-20260131T120000.000000Z.parquet.unfinished" for each in ("prices", "prices-eu")
+    ]
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+    target, _ = opened(tmp_path)
+    target.close()
+    assert [path.name for path in tmp_path.glob(".*.unfinished")] == names[1:]
+
+
 def test_one_process_writes_files_of_a_name(tmp_path: Path) -> None:
     target, _ = opened(tmp_path)
     with closing(target), pytest.raises(CheckpointMismatch, match="another process forwards from"):
