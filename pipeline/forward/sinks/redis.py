@@ -17,7 +17,7 @@ from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.forward.target import Patience, Refusal, Row
 from tidegate.pipeline.redis_server import RedisServer
 
-TEXTS = ("topic", "op", "bookmark", "reason")
+TEXTS = ("topic", "op", "bookmark", "reason", "first", "last")
 """Fields of an envelope that are strings; the others are sent as JSON."""
 
 
@@ -76,7 +76,7 @@ class RedisTarget:
         sink = self._sink
         bound = () if sink.entries_max is None else ("MAXLEN", "~", sink.entries_max)
         self._server.ask_together(
-            *(("XADD", sink.stream, *bound, "*", *_fields(row)) for row in rows)
+            *(("XADD", sink.stream, *bound, "*", *entry_of(row)) for row in rows)
         )
         return []
 
@@ -85,10 +85,11 @@ class RedisTarget:
         self._server.close()
 
 
-def _fields(row: Row) -> list[str | bytes]:
+def entry_of(row: Row) -> list[str | bytes]:
     """Return names and values of an entry, one after the other."""
     words: list[str | bytes] = []
     for name, text in row.fields.items():
-        value = msgspec.json.decode(text, type=str) if name in TEXTS else bytes(text)
-        words += [name, value]
+        value = msgspec.json.decode(text, type=str | None) if name in TEXTS else bytes(text)
+        if value is not None:  # as the bookmark of a row that was polled
+            words += [name, value]
     return words

@@ -15,6 +15,8 @@ from tests.pipeline.ingest.ingesting import eventually
 from tests.support.commands import serving_here
 from tests.support.rules import rule
 from tidegate.clients.gateway import Gateway
+from tidegate.pipeline.forward.sinks.redis import entry_of
+from tidegate.pipeline.forward.target import Row
 
 pytestmark = pytest.mark.redis
 
@@ -106,6 +108,23 @@ def test_what_another_filter_selects_begins_with_a_snapshot(
         with forwarding(tmp_path, file(redis_url, more=', filter = "/k > 0"'), address):
             wanted = ["reset", "snapshot", "snapshot"]
             eventually(lambda: [brief(each)[0] for each in entries(redis)[2:]], wanted)
+
+
+def test_texts_of_an_envelope_are_texts_and_one_that_is_null_is_left_out() -> None:
+    """A row that was polled has no bookmark."""
+    fields = {
+        "topic": b'"t"', "op": b'"publish"', "key": b"null", "bookmark": b"null", "conflated": b"2",
+        "first": b'"e-1"', "value": b'"x"',
+    }  # fmt: skip
+    entry = entry_of(Row("publish", {name: msgspec.Raw(text) for name, text in fields.items()}))
+    assert dict(zip(entry[::2], entry[1::2], strict=True)) == {
+        "topic": "t",
+        "op": "publish",
+        "key": b"null",
+        "conflated": b"2",
+        "first": "e-1",
+        "value": b'"x"',
+    }
 
 
 def test_a_stream_may_have_a_bound(redis: Redis, redis_url: str, tmp_path: Path) -> None:
