@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from paho.mqtt.client import Client, ConnectFlags, MQTTMessageInfo
+from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
@@ -21,6 +22,9 @@ from tidegate.pipeline.mqtt_broker import CONNECT_SECONDS_MAX, MqttBroker
 QOS = 1
 IN_FLIGHT_MAX = 200
 PUBLISHED_EVERY_S = 0.25
+TOPIC_BYTES_MAX = 65_535  # its length has two bytes
+HEAD_BYTES = 10
+"""What a packet has beside topic and payload, at most."""
 TOPIC = 'a topic such as "prices/{key/0}", without + and #'
 # These have a meaning in topics and in topic filters; % itself, so that no two keys are one topic.
 _PLAIN = "".join(chr(at) for at in range(1, 127) if chr(at) not in "/+#%")
@@ -71,6 +75,7 @@ class MqttTarget:
         self._answered = threading.Event()
         self._refused: str | None = None
         self._reasons: dict[int, str] = {}
+        self._packet_bytes_max: int | None = None
         self._client = sink.broker.client(client_id, clean=True)
         self._client.max_inflight_messages_set(IN_FLIGHT_MAX)
         self._client.on_connect = self._on_connect
@@ -108,7 +113,14 @@ class MqttTarget:
                 refused.append(Refusal(row, f"its key does not fill {self._sink.topic}"))
                 continue
             payload = self._payload(row)
-            sent.append((row, self._client.publish(topic, payload, QOS, self._sink.retain)))
+            size, most = HEAD_BYTES + len(topic.encode()) + len(payload), self._packet_bytes_max
+            if most is not None and size > most:  # for which the broker would disconnect
+                refused.append(Refusal(row, f"the broker takes packets of at most {most} bytes"))
+                continue
+            info = self._client.publish(topic, payload, QOS, self._sink.retain)
+            if info.rc == MQTTErrorCode.MQTT_ERR_NO_CONN:
+                raise self._lost()
+            sent.append((row, info))
         for row, info in sent:
             self._await(info)
             if info.mid in self._reasons:
@@ -132,10 +144,13 @@ class MqttTarget:
     def _await(self, info: MQTTMessageInfo) -> None:
         while not info.is_published():
             if not self._client.is_connected():
-                raise SourceUnreachable(
-                    f"the broker at {self._sink.broker.label} has ended the connection"
-                )
+                raise self._lost()
             info.wait_for_publish(PUBLISHED_EVERY_S)
+
+    def _lost(self) -> SourceUnreachable:
+        return SourceUnreachable(
+            f"the broker at {self._sink.broker.label} has ended the connection"
+        )
 
     # Callbacks of paho, called by its thread
 
@@ -149,6 +164,8 @@ class MqttTarget:
     ) -> None:
         if code.is_failure:
             self._refused = f"the connection: {str(code).lower()}"
+        # Only MQTT 5 has properties, and only a broker with a bound has this one.
+        self._packet_bytes_max = getattr(properties, "MaximumPacketSize", None)
         self._answered.set()
 
     def _on_publish(
@@ -164,5 +181,11 @@ class MqttTarget:
 
 
 def topic_of(pattern: str, row: Row) -> str | None:
-    """Return the MQTT topic of a row; None if its key has fewer parts than the pattern names."""
-    return filled(pattern, row, _PLAIN)
+    """Return the MQTT topic of a row; None if its key makes none.
+
+    It has fewer parts than the pattern names, or the topic is empty, too long, or would begin with
+    `$` as those of the broker do.
+    """
+    topic = filled(pattern, row, _PLAIN)
+    is_one = topic and topic[0] != "$" and len(topic.encode()) <= TOPIC_BYTES_MAX
+    return topic if is_one else None

@@ -29,6 +29,10 @@ IN_FLIGHT_MAX = 200
 EXPECTED_STREAM = "Nats-Expected-Stream"
 MESSAGE_ID = "Nats-Msg-Id"
 """A stream stores one message of an id within its `duplicate_window`."""
+SUBJECT_BYTES_MAX = 4_000
+"""By default a server takes lines of 4,096 bytes, which have the subject and the answer's."""
+HEADER_BYTES = len("NATS/1.0\r\n\r\n")
+FIELD_BYTES = len(": \r\n")
 MESSAGE_TOO_LARGE = 10054
 """JetStream's code for a message above the stream's `max_msg_size`."""
 BAD_REQUEST = 400
@@ -183,6 +187,9 @@ class NatsTarget:
         """Send a row; the answer comes later, so that rows are in the order of the calls.
 
         The client's own `publish_async` never answers where JetStream refuses.
+
+        Raises:
+            MaxPayloadError: it is too large for the server, which would disconnect.
         """
         sink = self._sink
         headers = {EXPECTED_STREAM: sink.server.stream, MESSAGE_ID: row.message_id}
@@ -191,21 +198,24 @@ class NatsTarget:
             headers |= REMOVED
         else:
             payload = payload_of(row, sink.is_whole)
+        client = self._connection.client
+        # The client does not count the header, and the server does.
+        fields = sum(len(name) + len(text) + FIELD_BYTES for name, text in headers.items())
+        if HEADER_BYTES + fields + len(payload) > client.max_payload:
+            raise MaxPayloadError
         self._asked += 1
         inbox = f"{self._inbox}.{self._asked}"
         waiting = self._waiting[inbox] = self._loop.create_future()
-        try:
-            await self._connection.client.publish(subject, payload, reply=inbox, headers=headers)
-        except MaxPayloadError:
-            del self._waiting[inbox]
-            raise
+        await client.publish(subject, payload, reply=inbox, headers=headers)
         return waiting
 
 
 def subject_of(pattern: str, row: Row) -> str | None:
     """Return the subject of a row; None if its key has fewer parts than the pattern names.
 
-    A part that is an empty text makes no subject either.
+    A part that is an empty text makes no subject either, nor does a key that is too long for one.
     """
     subject = filled(pattern, row, _PLAIN)
-    return subject if subject is not None and SUBJECT.fullmatch(subject) else None
+    if subject is None or len(subject.encode()) > SUBJECT_BYTES_MAX:
+        return None
+    return subject if SUBJECT.fullmatch(subject) else None

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ from tests.pipeline.ingest.ingesting import eventually, journal
 from tests.support.commands import serving_here
 from tests.support.external.mosquitto import Mosquitto, mosquitto
 from tidegate.clients.gateway import Gateway
-from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.errors import DefinitionInvalid, SourceUnreachable
 from tidegate.pipeline.forward.sinks.mqtt import topic_of
 from tidegate.pipeline.forward.target import Patience, Row
 
@@ -136,6 +137,34 @@ def test_a_row_without_the_parts_of_the_key_is_a_dead_letter(
         assert letter["reason"] == "its key does not fill px/{key/1}"
 
 
+def test_a_row_that_the_broker_has_no_room_for_is_a_dead_letter(tmp_path: Path) -> None:
+    with (
+        mosquitto(tmp_path, "max_packet_size 1000\n") as broker,
+        serving_here() as address,
+        Gateway(address) as gateway,
+    ):
+        gateway.put_topic("prices", {"key": ["/k"]})
+        with forwarding(tmp_path, file(broker), address), retained(broker) as found:
+            gateway.publish("prices", [{"k": 1, "v": "x" * 1_000}, {"k": 2}])
+            eventually(lambda: found, {"px/2": b'{"k":2}'})
+            eventually(lambda: len(journal(address, "prices.undelivered")), 1)
+        [letter] = journal(address, "prices.undelivered")
+        assert letter["reason"] == "the broker takes packets of at most 1000 bytes"
+
+
+def test_a_connection_that_was_lost_while_there_were_no_rows_is_a_sentence(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    [definition] = definitions(tmp_path, file(broker), "http://127.0.0.1:8080")
+    target = definition.sink.target("a", Patience(time.sleep, print))
+    with closing(target):
+        target.open()
+        broker.kill()
+        eventually(lambda: target._client.is_connected(), False)  # type: ignore[attr-defined]  # of its class
+        with pytest.raises(SourceUnreachable, match="has ended the connection"):
+            target.write([Row("publish", {"key": msgspec.Raw(b"[1]"), "value": msgspec.Raw(b"1")})])
+
+
 @pytest.mark.parametrize(
     ("key", "pattern", "topic"),
     [
@@ -144,6 +173,11 @@ def test_a_row_without_the_parts_of_the_key_is_a_dead_letter(
         (b'[["a","b"]]', "x/{key/0}", 'x/["a","b"]'),
         (b"null", "x", "x"),
         (b"null", "x/{key/0}", None),
+        (b'[""]', "{key/0}", None),
+        (b'[""]', "x/{key/0}", "x/"),
+        (b'["$SYS"]', "{key/0}", None),
+        (b'["%b"]' % (b"x" * 65_533), "x/{key/0}", "x/" + "x" * 65_533),
+        (b'["%b"]' % (b"x" * 65_534), "x/{key/0}", None),
     ],
 )
 def test_a_topic_is_made_of_the_key(key: bytes, pattern: str, topic: str | None) -> None:

@@ -293,6 +293,20 @@ def test_rows_that_are_refused_are_returned_and_their_neighbors_arrive(
     ]
 
 
+def test_a_row_is_refused_whose_header_or_subject_is_too_much_for_the_server(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    with closing(opened(server, tmp_path)) as target:
+        rows = [
+            row(b'["a"]', b'"%b"' % (b"x" * (1024 * 1024 - 10))),
+            row(b'["%b"]' % (b"x" * 5_000), b"1"),
+            row(b'["a"]', b"2"),
+        ]
+        refused = target.write(rows)
+    assert [each.row for each in refused] == rows[:2]
+    assert [payload for _, payload, _ in messages(server)] == [b"2"]
+
+
 def test_what_is_missing_or_refuses_is_a_sentence(server: NatsServer, tmp_path: Path) -> None:
     text = file(server).replace('"prices", sub', '"other", sub')
     [definition] = definitions(tmp_path, text, "http://127.0.0.1:8080")
