@@ -35,6 +35,8 @@ ANSWER_SECONDS_MAX = 30.0
 ROWS_MAX = 500
 BODY_BYTES_MAX = 1024 * 1024
 REASON_MAX = 200
+SAID_BYTES_MAX = 64 * 1024
+"""Of an answer's body: what follows is not read, and the connection closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +182,27 @@ class WebhookTarget:
             "Webhook-Signature": signature(self._sink.secret, name, at, body),
         }
         try:
-            answer = self._http.post(self._sink.address, content=body, headers=headers)
+            address = self._sink.address
+            with self._http.stream("POST", address, content=body, headers=headers) as answer:
+                text = _beginning(answer)
         except httpx2.HTTPError as error:
             return 0, str(error) or type(error).__name__, 0.0
         if answer.is_success:
             return answer.status_code, "", 0.0
-        said = " ".join(answer.text[:REASON_MAX].split())
+        said = " ".join(text[:REASON_MAX].split())
         reason = f"answered {answer.status_code}" + (f": {said}" if said else "")
         asked = answer.headers.get("Retry-After", "")
         asked_s = float(asked) if asked.isdecimal() and len(asked) < len("86400") else 0.0
         return answer.status_code, reason, asked_s
+
+
+def _beginning(answer: httpx2.Response) -> str:
+    read = b""
+    for piece in answer.iter_bytes():
+        read += piece
+        if len(read) >= SAID_BYTES_MAX:
+            break
+    return read.decode(errors="replace")
 
 
 def signature(secret: bytes, name: str, at: str, body: bytes) -> str:

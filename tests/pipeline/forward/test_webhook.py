@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import time
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.pipeline.forward.forwarding import definitions, forwarding, receiving
@@ -17,6 +21,7 @@ from tests.support.commands import serving_here
 from tests.support.rules import rule
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.forward.target import Patience, Row
 
 pytestmark = pytest.mark.system
 KEY = b"0123456789abcdef"
@@ -136,6 +141,30 @@ def test_while_a_server_is_away_the_gateway_conflates_and_a_later_run_goes_on(
             with forwarding(tmp_path, away, address):
                 eventually(lambda: server.rows[-1:], [("publish", {"k": 1, "n": 49})])
             assert len(server.rows) == 1
+
+
+def test_of_an_answer_without_end_the_beginning_is_read(tmp_path: Path) -> None:
+    class Endless(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(500)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(b"x" * 65536)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server, ThreadPoolExecutor(1) as threads:
+        threads.submit(server.serve_forever, 0.01)
+        text = file(tmp_path, f"http://127.0.0.1:{server.server_port}/", ", attempts = 1")
+        [definition] = definitions(tmp_path, text, "http://127.0.0.1:8080")
+        row = Row("publish", {"value": msgspec.Raw(b"1")})
+        with contextlib.closing(definition.sink.target("a", Patience(time.sleep, print))) as target:
+            [refused] = target.write([row])
+        server.shutdown()
+    assert refused.reason == f"answered 500: {'x' * 200}, at 1 attempts"
 
 
 @pytest.mark.parametrize(
