@@ -135,7 +135,8 @@ class Reporter:
     """Publishes the status to one gateway, from a thread of its own.
 
     A gateway that does not answer therefore delays no stream. Only the newest status counts: what
-    could not be published is not published later. `say` gets one line if the gateway refuses.
+    could not be published is not published later. `say` gets one line when the gateway begins to
+    refuse.
 
     Raises:
         UsageInvalid: the address is malformed.
@@ -163,7 +164,7 @@ class Reporter:
     def run(self) -> None:
         """Publish each new status until `end` is called."""
         with self._opened:
-            is_last = False
+            is_last = is_refused = False
             while not is_last:
                 self._woken.wait()
                 self._woken.clear()
@@ -172,12 +173,14 @@ class Reporter:
                     for status in self._newest:
                         producer, number, message = message_of(status)
                         self._gateway.publish_body(TOPIC, message, producer, number, JSON)
+                    is_refused = False
                 except GatewayError as error:
+                    # The next status replaces this one, when the gateway is up, has room, or takes
+                    # a token that was renewed.
                     refusal = pipeline_error(error, self._address)
-                    if isinstance(refusal, GatewayRefused):
+                    if isinstance(refusal, GatewayRefused) and not is_refused:
+                        is_refused = True
                         self._say(f"the gateway does not get the status of streams: {refusal}")
-                        return
-                    # The gateway is down: the next status will replace this one.
 
 
 @contextmanager

@@ -236,17 +236,19 @@ def test_the_last_status_is_published_again_at_the_end(monkeypatch: pytest.Monke
     assert said == []
 
 
-def test_a_gateway_that_refuses_gets_nothing_more(
+def test_a_gateway_that_refuses_is_asked_again_and_its_refusal_said_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gateway = FakeGateway(GatewayProblem(403, "topic-read-only", "read-only"))
+    refusal = GatewayProblem(403, "topic-read-only", "read-only")
+    gateway = FakeGateway(refusal, GatewayUnreachable("nobody"), refusal)
     monkeypatch.setattr(module, "gateway_at", gateway.opened)
     said: list[str] = []
     reporter = Reporter("http://127.0.0.1:1", said.append)
     with reporting(reporter):
-        reporter.publish([STATUS])
-        assert gateway.asked.acquire(timeout=HANGS_S)
-    assert gateway.reported == []
+        for _ in range(4):
+            reporter.publish([STATUS])
+            assert gateway.asked.acquire(timeout=HANGS_S)
+    assert gateway.reported
     [line] = said
     assert line.startswith(
         "the gateway does not get the status of streams: the gateway at http://1"
