@@ -269,7 +269,7 @@ def test_a_topic_that_begins_again_sends_a_snapshot() -> None:
 
 def test_of_a_topic_that_is_not_there_nothing_becomes() -> None:
     engine = ManualDriver().engine
-    verbs: list[Callable[[], None]] = [
+    verbs: list[Callable[[], object]] = [
         lambda: engine.drop_topic("px"),
         lambda: engine.restore_topic("px", RestoredTopic(), 0, 0),
         lambda: engine.restart_topic("px", "e2", RestoredTopic(), 0, 0),
