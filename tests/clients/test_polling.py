@@ -286,7 +286,7 @@ def proxy(served: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[BufferingPro
     monkeypatch.setattr("tidegate.clients.stream.HELLO_SECONDS_MAX", 1.0)
     monkeypatch.setattr("tidegate.clients.stream.AGAIN_HELLO_SECONDS_MAX", 1.0)
     monkeypatch.setattr("tidegate.clients.stream.AGAIN_SECONDS", 2.0)
-    monkeypatch.setattr("tidegate.app.http.routes.stream.HELD_S", 1.0)
+    monkeypatch.setattr("tidegate.app.http.routes.stream.WAIT_S", 1.0)
     with buffering_proxy(served) as proxy, Gateway(served) as gateway:
         if gateway.find_topic("px") is not None:
             gateway.delete_topic("px")
