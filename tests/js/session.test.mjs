@@ -254,6 +254,17 @@ test("a page can end the wait for the next attempt", async (context) => {
   await fake.until("GET", EVENTS, 3);
 });
 
+test("a Retry-After counts for the next attempt alone", async (context) => {
+  const { fake, gateway, stream } = await live(context);
+  fake.once("GET", EVENTS, () => problem(503, "bus-unavailable", { "Retry-After": "3600" }));
+  stream.end();
+  await fake.until("GET", EVENTS, 2);
+  gateway.retry();
+  await fake.until("GET", EVENTS, 3);
+  fake.streams[1].end();
+  await fake.until("GET", EVENTS, 4);
+});
+
 test("a subscription is live once its records are complete, and ready is the first time", async (context) => {
   const { fake, gateway } = begun(context);
   const prices = gateway.subscribe("px");

@@ -57,13 +57,14 @@ export class Stream {
     while (!this.#isOver()) {
       /** @type {unknown} */
       let loss = new Unreachable("the stream ended");
+      let retryAfterMs = 0; // for the next attempt alone
       try {
         if (await this.#follow()) return this.#goodbye || "ENDED";
         loss = this.#refusal ?? loss;
       } catch (error) {
         if (this.#isOver()) break;
         if (error instanceof Problem && !isTemporary(error) && !isForeign(error)) throw error;
-        if (error instanceof Problem) this.#retryMs = Math.max(this.#retryMs, error.retryAfterMs);
+        if (error instanceof Problem) retryAfterMs = error.retryAfterMs;
         loss = error;
       } finally {
         this.#connection?.abort();
@@ -71,7 +72,7 @@ export class Stream {
       if (this.#isOver()) break;
       this.#on.lost(loss);
       if (loss instanceof HeldBack && this.#on.isReplaced()) throw loss;
-      await this.#pause.wait(this.#backoff.waitMs(this.#retryMs));
+      await this.#pause.wait(this.#backoff.waitMs(Math.max(this.#retryMs, retryAfterMs)));
     }
     return this.#goodbye || "CLOSED";
   }
