@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -367,7 +368,8 @@ def _text(content: bytes | None) -> tuple[str | None, bool]:
     if content is None:
         return None, False
     beginning = content[:DEAD_PAYLOAD_BYTES_MAX]
+    is_whole = len(beginning) == len(content)  # else the last character may be cut
     try:
-        return beginning.decode(), False
+        return getincrementaldecoder("utf-8")().decode(beginning, final=is_whole), False
     except UnicodeDecodeError:
         return base64.b64encode(beginning).decode(), True

@@ -21,7 +21,11 @@ from tidegate.pipeline.ingest import publishing
 from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.definition import IngestDefinition
 from tidegate.pipeline.ingest.payloads import PayloadForm, PayloadMapping
-from tidegate.pipeline.ingest.publishing import Outcome, TopicPublisher
+from tidegate.pipeline.ingest.publishing import (
+    DEAD_PAYLOAD_BYTES_MAX,
+    Outcome,
+    TopicPublisher,
+)
 
 pytestmark = pytest.mark.system
 FILE = """
@@ -199,6 +203,17 @@ def test_the_first_commit_has_the_number_of_its_record_also_before_a_dead_letter
     dead.publish(batch(1))
     assert alive.publish(SourceBatch([record(1), record(2, "{")])) == Outcome(1, 0, 1)
     assert found(address) == [1]
+
+
+def test_the_payload_of_a_dead_letter_is_text_also_where_it_is_cut(
+    address: str, gateway: Gateway, definition: IngestDefinition
+) -> None:
+    long = "x" + "é" * DEAD_PAYLOAD_BYTES_MAX
+    texts = [SourceRecord(long.encode(), 1, "at 1"), SourceRecord(b"x\xc3", 2, "at 2")]
+    assert publisher(definition, gateway).publish(SourceBatch(texts)) == Outcome(0, 0, 2)
+    cut, broken = journal(address, "t.dead")
+    assert (cut["payload"], cut["base64"]) == (long[: DEAD_PAYLOAD_BYTES_MAX // 2], False)
+    assert (broken["payload"], broken["base64"]) == ("eMM=", True)
 
 
 @rule("ingest-4")
