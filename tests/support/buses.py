@@ -110,13 +110,18 @@ async def gateways(server: BusServer, count: int = 2, **given: Any) -> AsyncIter
         ]
 
 
+DEFINE_ELSEWHERE = """
+local version = redis.call('HINCRBY', KEYS[1], 'version', 1)
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
+redis.call('HSET', KEYS[3], ARGV[1], ARGV[2])
+redis.call('XADD', KEYS[4], version .. '-0', 'name', ARGV[1], 'epoch', ARGV[2], 'document', ARGV[3])
+"""
+
+
 async def define_elsewhere(connection: BusConnection, name: str, epoch: str, text: bytes) -> None:
-    """Write a definition as a gateway of another version does."""
-    version = await connection.execute("HINCRBY", connection.shared_key("life"), "version", 1)
-    change = (b"name", name, b"epoch", epoch, b"document", text)
-    await connection.execute("HSET", connection.shared_key("documents"), name, text)
-    await connection.execute("HSET", connection.shared_key("epochs"), name, epoch)
-    await connection.execute("XADD", connection.shared_key("changes"), f"{version}-0", *change)
+    """Write a definition as a gateway of another version does, in one step."""
+    keys = map(connection.shared_key, ("life", "documents", "epochs", "changes"))
+    await connection.execute("EVAL", DEFINE_ELSEWHERE, 4, *keys, name, epoch, text)
 
 
 async def has_topic(gateway: Running, name: str = "px") -> None:
