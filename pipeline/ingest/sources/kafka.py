@@ -28,7 +28,6 @@ from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import DefinitionInvalid, SourceLost, SourceRefused
 from tidegate.pipeline.ingest.connector import (
     BYTES_MAX,
-    RECORDS_MAX,
     SourceBatch,
     SourceRecord,
     Through,
@@ -41,13 +40,17 @@ PARTITIONS_SECONDS = 60.0
 """How often the topic is asked for partitions that were added."""
 CONNECT_SECONDS = 1.0
 """How long the brokers are waited for before their first answer, until errors are looked at."""
+MESSAGES_MAX = 20_000
+"""Messages of all partitions that are read at once: each partition is published by itself."""
 OWN_OPTIONS = {
     "enable.auto.commit": False,
     # Never skipped in silence.
     "auto.offset.reset": "error",
     "queued.max.messages.kbytes": BYTES_MAX // 1024,
     # Without it the client fetches 100,000 messages ahead.
-    "queued.min.messages": RECORDS_MAX,
+    "queued.min.messages": MESSAGES_MAX,
+    # By default it fetches nothing for a second after that many are there.
+    "fetch.queue.backoff.ms": 5,
 }
 # ruff: noqa: SLF001 - librdkafka's names of the client's own codes begin with an underscore
 NO_SUCH_OFFSET = KafkaError._AUTO_OFFSET_RESET
@@ -137,7 +140,7 @@ class KafkaConnector:
             first = self._client.poll(seconds)
             self._raise_failure()
             if first is not None:
-                self._sort([first, *self._client.consume(RECORDS_MAX - 1, 0)])
+                self._sort([first, *self._client.consume(MESSAGES_MAX - 1, 0)])
         return self._ready.popleft() if self._ready else None
 
     def acknowledge(self, batch: SourceBatch) -> None:
