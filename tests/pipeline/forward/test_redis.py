@@ -113,9 +113,14 @@ def test_what_another_filter_selects_begins_with_a_snapshot(
 def test_texts_of_an_envelope_are_texts_and_one_that_is_null_is_left_out() -> None:
     """A row that was polled has no bookmark."""
     fields = {
-        "topic": b'"t"', "op": b'"publish"', "key": b"null", "bookmark": b"null", "conflated": b"2",
-        "first": b'"e-1"', "value": b'"x"',
-    }  # fmt: skip
+        "topic": b'"t"',
+        "op": b'"publish"',
+        "key": b"null",
+        "bookmark": b"null",
+        "conflated": b"2",
+        "first": b'"e-1"',
+        "value": b'"x"',
+    }
     entry = entry_of(Row("publish", {name: msgspec.Raw(text) for name, text in fields.items()}))
     assert dict(zip(entry[::2], entry[1::2], strict=True)) == {
         "topic": "t",
