@@ -131,10 +131,11 @@ class MqttTarget:
         """Disconnect."""
         self._client.disconnect()
         self._client.loop_stop()
-        # They refer to this object. Without them paho's client closes its other sockets when this
-        # object is gone, and not at some collection of garbage.
+        # paho's client closes its other sockets when it is freed. That is now, and not when the
+        # callbacks or an error that refers to this object are collected.
         self._client.on_connect = None
         self._client.on_publish = None
+        del self._client
 
     def _payload(self, row: Row) -> bytes:
         if row.op == DELETE:

@@ -145,11 +145,12 @@ class MqttConnector:
     def close(self) -> None:
         """Disconnect; the broker keeps the session of QoS 1, and messages for it."""
         self._client.disconnect()
-        # They refer to this object. Without them paho's client closes its other sockets when this
-        # object is gone, and not at some collection of garbage.
+        # paho's client closes its other sockets when it is freed. That is now, and not when the
+        # callbacks or an error that refers to this object are collected.
         self._client.on_connect = None
         self._client.on_subscribe = None
         self._client.on_message = None
+        del self._client
 
     def _receive(self, seconds: float) -> None:
         """Receive what has arrived, once there is something within so many seconds."""
