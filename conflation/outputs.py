@@ -95,6 +95,10 @@ class Subscribed:
     topic: str
 
 
+BACK_PRESSURE = "BACK_PRESSURE"
+"""Why a subscription ends for which more waits than may."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
     """A subscription has ended: REQUESTED, REMOVED, UNUSABLE, BACK_PRESSURE, BOOKMARK_EXPIRED."""

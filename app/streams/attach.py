@@ -13,7 +13,7 @@ from tidegate.app.streams.cursor import Cursor, Mark
 from tidegate.app.streams.decisions import end_reason, granted_to
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.scheduler import in_turns
-from tidegate.app.streams.session import BACK_PRESSURE, Session
+from tidegate.app.streams.session import Session
 from tidegate.app.streams.subscribe_request import UNKNOWN, RequestedSubscription, SubscribeRequest
 from tidegate.app.streams.subscriptions import (
     FIRST,
@@ -31,7 +31,7 @@ from tidegate.conflation.errors import (
     LimitReached,
     SessionUnknown,
 )
-from tidegate.conflation.outputs import CloseReason, Unsubscribed
+from tidegate.conflation.outputs import BACK_PRESSURE, CloseReason, Unsubscribed
 from tidegate.conflation.sessions.backfill import overflows
 from tidegate.conflation.sessions.lane_assignment import BOOKMARK_EXPIRED
 from tidegate.conflation.sessions.subscriber import SubscriberId

@@ -34,13 +34,12 @@ from tidegate.app.streams.subscriptions import (
     passed_over,
     warnings_of,
 )
-from tidegate.conflation.outputs import CloseReason, Unsubscribed
+from tidegate.conflation.outputs import BACK_PRESSURE, CloseReason, Unsubscribed
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.subscription import Command
 from tidegate.keys.errors import Refusal
 
-BACK_PRESSURE = "BACK_PRESSURE"
 NONE_EVICTED: Mapping[SubscriberId, SessionSubscription] = MappingProxyType({})
 NONE_ASKED: Mapping[str, SessionSubscription] = MappingProxyType({})
 

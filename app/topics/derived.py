@@ -24,15 +24,20 @@ from tidegate.conflation.errors import EngineError, TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
-from tidegate.conflation.outputs import Goodbye, GroupBegin, GroupEnd, Output, Rows, Unsubscribed
+from tidegate.conflation.outputs import (
+    BACK_PRESSURE,
+    Goodbye,
+    GroupBegin,
+    GroupEnd,
+    Output,
+    Rows,
+    Unsubscribed,
+)
 from tidegate.conflation.subscription import Command, Subscription
 from tidegate.keys.errors import KeysError
 from tidegate.keys.spec import KeySpec
 
 NAME = "source"
-BACK_PRESSURE = "BACK_PRESSURE"
-"""Why a subscription ends for which more keys wait than may."""
-
 TAKEN_BYTES_AT_ONCE = 1 << 20
 WAIT_S_MAX = 3_600.0  # rows and a stop wake the task; the wait only needs some bound
 RETRY_S = 1.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.definition import QueuePolicy
-from tidegate.conflation.outputs import Rows
+from tidegate.conflation.outputs import BACK_PRESSURE, Rows
 from tidegate.conflation.sessions.rows import RowCursor, deliveries
 from tidegate.conflation.subscription import LaneId
 from tidegate.conflation.topics.topic import Topic
@@ -39,7 +39,7 @@ class Drain:
         """Apply the topic's queue policy: the session's queue is full."""
         policy = self.topic.definition.policy
         if policy is QueuePolicy.UNSUBSCRIBE:
-            self.drop("BACK_PRESSURE")
+            self.drop(BACK_PRESSURE)
         elif policy is not QueuePolicy.OFF:
             before = self.rows.waiting()
             self.rows.conflate(self.rules, self.board)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidegate.conflation.definition import QueuePolicy
-from tidegate.conflation.outputs import CloseReason, QueueCrossed
+from tidegate.conflation.outputs import BACK_PRESSURE, CloseReason, QueueCrossed
 from tidegate.conflation.sessions.accounting import Remedies
 from tidegate.conflation.sessions.registry import SessionRegistry
 from tidegate.conflation.sessions.session import FULL_PERCENT, HALF_PERCENT, QueueLimits, Session
@@ -186,7 +186,7 @@ class QueueLimiter:
         ended = [each for each in session.subscribers if each.topic in topics]
         for subscriber in ended:
             self._unsubscribed += 1
-            self._registry.end_subscriber(session, subscriber, "BACK_PRESSURE")
+            self._registry.end_subscriber(session, subscriber, BACK_PRESSURE)
 
     def _update_level(self, session: Session) -> None:
         """Announce a threshold that was crossed, and add a long queue to `_long`."""

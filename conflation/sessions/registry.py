@@ -9,6 +9,7 @@ from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
+    BACK_PRESSURE,
     Announcement,
     CloseReason,
     CohortReady,
@@ -200,7 +201,7 @@ class SessionRegistry:
             return
         for member in topic.crowded_members(self._keys_max):
             session = self.isolate(member.session)
-            self.end_subscriber(session, self.subscriber_of(member), "BACK_PRESSURE")
+            self.end_subscriber(session, self.subscriber_of(member), BACK_PRESSURE)
 
     def replace(self, session: Session, before: Subscriber, successor: Subscriber) -> None:
         """Replace a subscriber in its place and turn; what waits for the old one is dropped."""
