@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pika
+import psutil
 from pika.exceptions import AMQPError
 
 from tests.support.deadlines import HANGS_S
@@ -124,8 +125,11 @@ class RabbitServer(ExternalServer):
     def kill(self) -> None:
         """End it at once: its process group has the shell, Erlang and its helpers."""
         assert self._process is not None
+        # The port is free once Erlang has ended, which is not the shell's child for long.
+        group = psutil.Process(self._process.pid).children(recursive=True)
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(HANGS_S)
+        psutil.wait_procs(group, HANGS_S)
 
     def close(self) -> None:
         """End all for good."""

@@ -127,6 +127,7 @@ class OpeningModel:
     group: bool
     mode: str | None = None
     gap: int | None = None
+    is_in_order: bool = False
 
     def script(self, topic: TopicModel) -> list[tuple[object, ...]]:
         """What must be received, in this order."""
@@ -184,7 +185,9 @@ def opening(
             topic.key if not lane_spec.interval_ns or lane_spec.fields is None else lane_spec.fields
         )
         missed = list(newest(missed, fields).values())
-    return OpeningModel(missed, False, mode, gap)
+    # The rest of a replay with an interval would be other rows: only its end can be resumed from.
+    is_in_order = mode == "changes" or not lane_spec.interval_ns
+    return OpeningModel(missed, False, mode, gap, is_in_order)
 
 
 @dataclass

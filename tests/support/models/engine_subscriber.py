@@ -99,7 +99,7 @@ class SubscriberModel:
             for message in received:
                 assert self.script.popleft() == (output.op, message)
                 self.replica.learn(message.key_of(self.fields), message.offset)
-            assert batch.low_water == (None if self.script else self.cut)
+            assert batch.low_water == self.id_within_opening(received[-1])
         else:
             assert self.lane is not None
             assert output.op == "publish"
@@ -118,6 +118,13 @@ class SubscriberModel:
             self.receive_low_water(batch.low_water)
         if batch.low_water is not None:
             self.remember(batch.low_water)
+
+    def id_within_opening(self, last: Message) -> int | None:
+        """Rule resume-6: the end has an id, and each piece of rows that are in order."""
+        if not self.script:
+            return self.cut
+        is_in_order = self.opening is not None and self.opening.is_in_order
+        return last.offset if is_in_order else None
 
     def in_step(self, received: list[Message], low_water: int | None) -> bool:
         """Whether these rows equal the shared flush."""
