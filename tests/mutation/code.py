@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 
 Key = tuple[str, str, int]
 """File, qualified name and first line of a function."""
+
+
+def compiled(text: str, path: str) -> CodeType:
+    """Compile a module, without the warnings that a fault in it may earn.
+
+    Raises:
+        SyntaxError: it is not Python.
+        ValueError: it is not text.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # `x is 1`
+        return compile(text, path, "exec", dont_inherit=True)
 
 
 def same_code(left: CodeType, right: CodeType) -> bool:

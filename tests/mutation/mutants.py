@@ -25,7 +25,7 @@ from cosmic_ray.operators.operator import Example, Operator
 from cosmic_ray.operators.provider import OperatorProvider
 from parso.python.tree import ExprStmt, Keyword
 
-from tests.mutation.code import same_code
+from tests.mutation.code import compiled, same_code
 
 ROOMS = ("keys", "conflation")
 
@@ -145,10 +145,10 @@ def mutated(root: Path, mutant: Mutant) -> str | None:
     if text is None:
         return None
     try:
-        code = compile(text, mutant.path, "exec")
+        code = compiled(text, mutant.path)
     except (SyntaxError, ValueError):
         return None
-    return None if same_code(compile(source, mutant.path, "exec"), code) else text
+    return None if same_code(compiled(source, mutant.path), code) else text
 
 
 def modules(root: Path) -> list[str]:

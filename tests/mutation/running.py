@@ -28,7 +28,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutation.code import Replacement, clear_caches, functions
+from tests.mutation.code import Replacement, clear_caches, compiled, functions
 from tests.mutation.mutants import Mutant, mutated
 from tests.mutation.recording import LEFT_OUT, Recorder, TestMap
 
@@ -291,7 +291,7 @@ class _Resident:
         assert text is not None
         path = self._file(mutant.path)
         source = Path(path).read_text()
-        new = Replacement(compile(source, path, "exec"), compile(text, path, "exec"))
+        new = Replacement(compiled(source, path), compiled(text, path))
         tests = _within_budget(self._task.tests_of(mutant), self._task.tests.seconds)
         if self._task.is_imported(mutant) or not new.is_within_functions(self._known):
             self._write(number, "import", "", 0)
@@ -380,7 +380,7 @@ def _import_as(file: Path, text: str) -> None:
 
     def get_code(self: SourceFileLoader, name: str) -> CodeType | None:
         if Path(self.path).resolve() == file.resolve():
-            return compile(text, self.path, "exec", dont_inherit=True)
+            return compiled(text, self.path)
         return original(self, name)
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]  # patched on purpose

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.code import Replacement, functions
+from tests.mutation.code import Replacement, compiled, functions
 from tests.mutation.mutants import Mutant, mutants_of, mutated
 
 SOURCE = """
@@ -72,16 +72,22 @@ def test_what_compiles_to_the_same_is_no_mutant(root: Path) -> None:
     assert {mutated(root, mutant) for mutant in _mutants(root)} == {None}
 
 
+def test_a_mutant_that_the_compiler_warns_of_is_one(root: Path) -> None:
+    (root / "module.py").write_text("def is_small(x):\n    return x <= 1\n")
+    (warned,) = (each for each in _mutants(root) if each.operator.endswith("_LtE_IsNot"))
+    assert mutated(root, warned) == "def is_small(x):\n    return x is not 1\n"
+
+
 def test_a_mutant_replaces_imported_functions(root: Path) -> None:
     path = str(root / "module.py")
     module = types.ModuleType("module")
-    exec(compile(SOURCE, path, "exec"), module.__dict__)
+    exec(compiled(SOURCE, path), module.__dict__)
     add = module.Counter.add
     counter = module.counted(2, 3)
     (less,) = (each for each in _mutants(root) if each.operator.endswith("_Sub_Add"))
     text = mutated(root, less)
     assert text is not None
-    replacement = Replacement(compile(SOURCE, path, "exec"), compile(text, path, "exec"))
+    replacement = Replacement(compiled(SOURCE, path), compiled(text, path))
     known = functions()
     assert replacement.is_within_functions(known)
     replacement.apply(known)
@@ -93,7 +99,7 @@ def test_what_a_module_does_on_import_replaces_no_function(root: Path) -> None:
     default = min(each.occurrence for each in _mutants(root) if each.start[0] == 13)
     text = mutated(root, Mutant("module.py", "NumberReplacer", default, (13, 0), (13, 1)))
     assert text is not None
-    replacement = Replacement(compile(SOURCE, path, "exec"), compile(text, path, "exec"))
+    replacement = Replacement(compiled(SOURCE, path), compiled(text, path))
     assert not replacement.is_within_functions(functions())
 
 
