@@ -334,14 +334,16 @@ class RabbitFeed(Feed):
     def start(self) -> None:
         self._server.start()
         if not self._has_stream:
-            channel = self._connect()
-            channel.queue_declare("s", durable=True, arguments={"x-queue-type": "stream"})
+            self._channel = self._connect()
+            self._channel.queue_declare("s", durable=True, arguments={"x-queue-type": "stream"})
+            self._disconnect()
             self._has_stream = True
 
     def kill(self) -> None:
         self._server.kill()
 
     def close(self) -> None:
+        self._disconnect()
         self._server.close()
 
     def put(self, numbers: range) -> None:
@@ -358,12 +360,24 @@ class RabbitFeed(Feed):
                     return
             except (AMQPError, OSError):
                 time.sleep(RETRY_S)
-            self._channel = None
+            self._disconnect()
 
     def _connect(self) -> BlockingChannel:
         parameters = pika.URLParameters(self._server.address())
         parameters.heartbeat = 0  # the feed waits for long between two calls
-        return pika.BlockingConnection(parameters).channel()
+        connection = pika.BlockingConnection(parameters)
+        try:
+            return connection.channel()
+        except AMQPError:
+            with suppress(AMQPError, OSError):
+                connection.close()
+            raise
+
+    def _disconnect(self) -> None:
+        if self._channel is not None:
+            with suppress(AMQPError, OSError):
+                self._channel.connection.close()
+            self._channel = None
 
     def _newest(self, channel: BlockingChannel, wanted: int) -> int:
         """Return the number of the stream's last message, or -1; do not wait where it is wanted."""
