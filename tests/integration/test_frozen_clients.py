@@ -127,6 +127,13 @@ async def published(remote: Remote, policy: str, first: int, count: int) -> int:
     return first + count - 1
 
 
+async def delivered(client: Client, count: int) -> None:
+    """Wait until its only subscription has handed over so many rows."""
+    async with asyncio.timeout(LOOPS_S):
+        while (await client.view())["subscriptions"][0]["delivered"] < count:
+            await asyncio.sleep(0.01)
+
+
 async def shown_as(client: Client, state: str) -> dict[str, Any]:
     """Wait until its session stands so, as anybody sees it who asks."""
     async with asyncio.timeout(LOOPS_S):
@@ -175,7 +182,12 @@ async def test_four_frozen_clients_of_a_process() -> None:
             policy: await stack.enter_async_context(frozen_client(remote, policy, MESSAGES))
             for policy in POLICIES
         }
-        await asyncio.gather(*(published(remote, policy, 0, FILLING) for policy in POLICIES))
+        for policy, client in clients.items():
+            await published(remote, policy, 0, KEYS)
+            await delivered(client, KEYS)  # before its queue can be full
+        await asyncio.gather(
+            *(published(remote, policy, KEYS, FILLING - KEYS) for policy in POLICIES)
+        )
         full_bytes = resident_bytes(process)
         lasts = await asyncio.gather(
             *(published(remote, policy, FILLING, MESSAGES - FILLING) for policy in POLICIES)
