@@ -1,1 +1,1 @@
-"""Access: tokens and the subjects behind them, their grants, and what each route needs."""
+"""Access: tokens and the subjects behind them, grants, the policy, revocations, limits."""

@@ -1,4 +1,4 @@
-"""Requests of the gateway to the issuer: small answers, from addresses in the settings alone."""
+"""Requests of the gateway to the issuer: small answers, only from addresses in the settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.app.settings.checks import is_loopback
 
 ANSWER_S_MAX: Final = 5.0
 ANSWER_BYTES_MAX: Final = 256 << 10
-AS_IT_IS: Final = {"Accept-Encoding": "identity"}
+UNCOMPRESSED: Final = {"Accept-Encoding": "identity"}
 
 
 class Unreachable(Exception):
@@ -19,7 +19,7 @@ class Unreachable(Exception):
 
 
 def is_safe(address: str) -> bool:
-    """Return True for https, and for http on this machine; no address brings a password."""
+    """Return True for https, and for http on this machine, without user and password."""
     try:
         parts = urlsplit(address)
         has_safe_scheme = parts.scheme == "https" or (
@@ -51,13 +51,13 @@ async def fetch(
     auth = None if credentials is None else httpx2.BasicAuth(*credentials)
     body = b""
     try:
-        # One limit for all of it: a timeout of the client begins again with each piece.
+        # One limit for the whole answer: a timeout of the client restarts with each piece.
         async with (
             asyncio.timeout(ANSWER_S_MAX),
             client,
-            client.stream(method, address, data=form, auth=auth, headers=AS_IT_IS) as answer,
+            client.stream(method, address, data=form, auth=auth, headers=UNCOMPRESSED) as answer,
         ):
-            # As sent: a few compressed bytes could unpack to more than there is memory for.
+            # Raw: a few compressed bytes could unpack to more than there is memory for.
             async for piece in answer.aiter_raw():
                 body += piece
                 if len(body) > ANSWER_BYTES_MAX:

@@ -1,1 +1,4 @@
-"""Several gateways that share one Redis: the only package that connects to Redis."""
+"""Several gateways that share one Redis, and worker processes at one address.
+
+No other package of the gateway connects to Redis.
+"""

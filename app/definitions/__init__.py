@@ -1,1 +1,1 @@
-"""Topic definitions: documents read, checked and put in relation to one another."""
+"""Topic definitions: documents read and checked, each by itself and against its source."""

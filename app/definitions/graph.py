@@ -1,4 +1,4 @@
-"""Topics and what they are filled from: what a definition may be beside all the others. Pure."""
+"""Rules about a definition and other topics: sources, cycles, and changes of used topics. Pure."""
 
 from __future__ import annotations
 

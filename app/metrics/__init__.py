@@ -1,1 +1,1 @@
-"""The gateway's metrics in Prometheus's text format; a scrape changes nothing."""
+"""The gateway's metrics in Prometheus's text format, and the rates of the last hour."""
