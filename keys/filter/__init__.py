@@ -7,9 +7,11 @@
                such as a projection's; names given as `aggregates` parse as `Call`
     tokens     text to tokens
     tree       the public syntax tree, and its canonical text
-    compiling  tree to closures, over `calls`, `comparing` and `matching`
-    values     values of a message as filters compare them; `fields` reads them
-    functions  functions of the language; `times` formats and parses dates, `patterns` holds RE2
+    compiling  tree to closures; `calls` compiles the calls of functions
+    values     values of a message as filters compare them
+    fields     reads the values of a message; comparisons, `IN`, `BETWEEN`, `BEGINS`, `ENDS`
+    patterns   `LIKE` and REGEXP functions by RE2, and the bound on the work of a filter
+    functions  the other functions; `times` has STRFTIME and STRPTIME
 
 Rules filter-1 to filter-16 define every meaning.
 """

@@ -12,7 +12,7 @@ from tidegate.keys.errors import FilterInvalid
 from tidegate.keys.filter import functions
 from tidegate.keys.filter.fields import Reader, Row, Value
 from tidegate.keys.filter.patterns import Allowance, replacer, searcher
-from tidegate.keys.filter.times import reader, written
+from tidegate.keys.filter.times import format_time, time_parser
 from tidegate.keys.filter.tree import Call, Literal, Node
 from tidegate.keys.filter.values import Scalar, narrow, number, text, widened
 
@@ -102,13 +102,13 @@ def _special(compiler: ArgumentCompiler, name: str, arguments: tuple[Node, ...])
         case "STRFTIME":
             return _plain(compiler, "n", _writer(literals[0]), arguments[1:])
         case "STRPTIME":
-            read = reader(literals[1])
-            return _plain(compiler, "s", lambda whole: read(widened(whole)), arguments[:1])
+            parse = time_parser(literals[1])
+            return _plain(compiler, "s", lambda whole: parse(widened(whole)), arguments[:1])
     raise AssertionError(name)
 
 
 def _writer(form: str) -> Callable[[float], str]:
-    return lambda seconds: narrow(written(form, seconds) or "")
+    return lambda seconds: narrow(format_time(form, seconds) or "")
 
 
 def _plain(
@@ -151,7 +151,7 @@ def _variadic(
 def _choice(compiler: ArgumentCompiler, condition: Node, then: Node, other: Node) -> Reader:
     holds = compiler.condition(condition)
     first, second = compiler.first(then), compiler.first(other)
-    # The other branch is not evaluated: it costs nothing.
+    # The other branch is not evaluated.
     return lambda row: first(row) if holds(row) is True else second(row)
 
 
@@ -214,7 +214,7 @@ MANY = 256
 
 
 class LiteralKind(StrEnum):
-    """The kinds of arguments that must be literals."""
+    """The kinds of an argument that must be a literal."""
 
     PATTERN = "pattern"
     FORMAT = "format"
@@ -222,12 +222,15 @@ class LiteralKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A function's number of arguments; `written` names those that must be literals."""
+    """A function's number of arguments, and which of them must be a literal, if any.
+
+    `literal_at` is its place among the arguments, from 0.
+    """
 
     least: int
     most: int
-    literal: int | None = None
-    written: LiteralKind | None = None
+    literal_at: int | None = None
+    literal_kind: LiteralKind | None = None
 
 
 SIGNATURES: dict[str, Signature] = {
@@ -261,11 +264,11 @@ SIGNATURES: dict[str, Signature] = {
     "GEO_DISTANCE": Signature(4, 4),
 }
 
-# Equal calls of the engine give equal outputs; with these they would not.
+# With these, equal calls of the engine would no longer give equal outputs.
 _NOT_DETERMINISTIC = frozenset(
     {"UNIX_TIMESTAMP", "UUID7", "LAST_READ", "VALUE_LOOKUP", "TODAY", "NOW", "RANDOM", "RAND"}
 )
-# AMPS takes these from a connection or its log; a filter here sees a message alone.
+# AMPS takes these from a connection or its log; a filter here sees only the message.
 _NOT_AVAILABLE = frozenset(
     {
         *("CORRELATION_ID", "BOOKMARK", "LAST_UPDATED", "SOW_KEY_HASH", "LAST_LEASED"),
@@ -290,7 +293,7 @@ def signature_of(name: str, position: int) -> Signature:
     """
     if name in SIGNATURES:
         return SIGNATURES[name]
-    # Filters come from AMPS: each refusal says why, so that no one looks for a typing error.
+    # Filters may be written for AMPS: the refusal of a function of AMPS says why.
     if name in _NOT_DETERMINISTIC:
         raise FilterInvalid("this function is not deterministic", position)
     if name in _NOT_AVAILABLE:

@@ -17,7 +17,7 @@ from tidegate.keys.filter.fields import (
     between,
     compare,
     has_affix,
-    null,
+    is_null,
 )
 from tidegate.keys.filter.patterns import Allowance, searcher
 from tidegate.keys.filter.tree import (
@@ -103,8 +103,7 @@ class Compiler:
     def value(self, node: Node) -> Reader:
         """Compile `row -> value`; a node that occurs twice keeps its value in the row."""
         if isinstance(node, Literal):
-            # An empty text is NULL (rule filter-7).
-            constant = narrow(node.value) or None if isinstance(node.value, str) else node.value
+            constant = _constant(node)
             return lambda row: constant
         read = self._value(node)
         slot = self._slots.get(printed(node)) if self._slots else None
@@ -181,24 +180,22 @@ class Compiler:
 
     def _comparison(self, sign: str, left: Node, right: Node) -> Reader:
         read = self.value(left)
-        # NULL and the empty text compare with nothing, and need no way of their own.
-        if isinstance(right, Literal) and right.value not in (None, ""):
-            return _against(sign, read, self.value(right)(((), b"", "", {})))  # type: ignore[arg-type]  # a literal is a scalar
+        constant = _constant(right) if isinstance(right, Literal) else None
+        if constant is not None:
+            return _against(sign, read, constant)
         other = self.value(right)
         return lambda row: compare(sign, read(row), other(row))
 
     def _membership(self, value: Node, items: tuple[Node, ...]) -> Reader:
         read = self.value(value)
-        # One set: a list of a thousand constants costs one look-up in it.
-        constants = Array(
-            [self.first(item)(((), b"", "", {})) for item in items if isinstance(item, Literal)]
-        )
+        # One set, so that a list of a thousand constants takes one lookup.
+        constants = Array([_constant(item) for item in items if isinstance(item, Literal)])
         others = [self.value(item) for item in items if not isinstance(item, Literal)]
         nulls = None in constants.items
 
         def member(row: Row) -> bool | None:
             found = read(row)
-            if null(found):
+            if is_null(found):
                 return None
             known = compare("=", found, constants) if constants.scalars else False
             if known:
@@ -209,10 +206,16 @@ class Compiler:
         return member
 
 
+def _constant(literal: Literal) -> Scalar | None:
+    """Return the value of a literal; the empty text is NULL (rule filter-7)."""
+    value = literal.value
+    return narrow(value) or None if isinstance(value, str) else value
+
+
 def _against(sign: str, read: Reader, constant: Scalar) -> Reader:
     """Compile a comparison with a constant; two values of one kind are the common case."""
     holds: Callable[[Any, Any], bool] = COMPARISONS[sign]
-    # Values of another kind take the way of `compare`, which knows words and numbers.
+    # Values of another kind go through `compare`, which knows words and numbers.
     kinds = {str} if isinstance(constant, str) else {int, float, bool}
 
     def test(row: Row) -> bool | None:

@@ -39,7 +39,7 @@ BRACKETS_MAX = 12_000
 # A string that is read as a number costs as much as this many elements.
 READING_COST = 4
 
-# Refuses every message, so that each is read the slower way.
+# Refuses every message, so that each is read by `_row_of_any`.
 _decode_none = msgspec.json.Decoder(msgspec.UnsetType).decode
 _decode_any = msgspec.json.Decoder(float_hook=float).decode
 # Python reads no integer of more than 4,300 digits; as 1e999 such a number is infinite.
@@ -54,7 +54,7 @@ class Fields:
     """
 
     def __init__(self, paths: Iterable[FieldPath], elements_max: int) -> None:
-        # Paths may begin with one field, which is decoded once.
+        # Paths that begin with the same field share its decoded value.
         self._heads = tuple(dict.fromkeys(path.steps[0] for path in paths))
         self._elements_max = elements_max
         self._nothing = self._row_of(None)
@@ -71,7 +71,7 @@ class Fields:
             return self._row_of_any(payload), payload, record_key, {}
 
     def _row_of_any(self, payload: bytes) -> Any:
-        """Return a row the slower way: no object, a number beyond a double, an odd name."""
+        """Return a row of any message: no object, a number beyond a double, or an unusual name."""
         try:
             whole = _decode_any(_LONG_INTEGER.sub(_infinite(payload), payload))
         except msgspec.DecodeError:
@@ -107,7 +107,7 @@ class Fields:
 
 @memoize_bounded
 def _row_decoder(heads: tuple[Step, ...]) -> Callable[[bytes], Any] | None:
-    """Return a decoder of top-level fields; None where they are read the slower way."""
+    """Return a decoder of top-level fields; None where a name cannot be a struct's field."""
     names = {f"f{index}": head for index, head in enumerate(heads)}
     attributes: list[tuple[str, Any, None]] = [(name, Any, None) for name in names]
     try:
@@ -161,7 +161,7 @@ def _value(inner: Any, elements_max: int) -> Value:
 # --- Predicates: comparisons, IN, BETWEEN, BEGINS and ENDS WITH
 
 
-def null(value: Value) -> bool:
+def is_null(value: Value) -> bool:
     """Return True if a value counts as NULL in comparisons (rules filter-9 and filter-7)."""
     if isinstance(value, Array):
         return not value.scalars
@@ -170,7 +170,7 @@ def null(value: Value) -> bool:
 
 def compare(operator: str, left: Value, right: Value) -> bool | None:
     """Return `left operator right` for any elements of arrays (rules filter-9 and filter-11)."""
-    if null(left) or null(right):
+    if is_null(left) or is_null(right):
         return None
     if isinstance(left, Array) or isinstance(right, Array):
         return _compare_arrays(operator, left, right)
@@ -182,7 +182,7 @@ def _compare_arrays(operator: str, left: Value, right: Value) -> bool | None:
         return operator == "!="
     try:
         return some_pair(operator, _array(left), _array(right))
-    # As everything beyond the allowance, the answer is NULL.
+    # NULL, as for everything beyond the allowance.
     except TooManyStringsError:
         return None
 
@@ -219,7 +219,7 @@ def compare_scalars(operator: str, left: Scalar, right: Scalar) -> bool:
 
 def between(value: Value, low: Scalar | None, high: Scalar | None) -> bool | None:
     """Return True if an element is from `low` to `high` (rule filter-12)."""
-    if null(value) or low is None or high is None:
+    if is_null(value) or low is None or high is None:
         return None
     if isinstance(low, str) != isinstance(high, str):
         low = number_in(low) if isinstance(low, str) else low
@@ -234,7 +234,7 @@ def between(value: Value, low: Scalar | None, high: Scalar | None) -> bool | Non
     if _is_nan(low) or _is_nan(high):
         return False
     try:
-        return value.numbers.between(low, high) or value.spelt.between(low, high)
+        return value.numbers.between(low, high) or value.spelled.between(low, high)
     except TooManyStringsError:
         return None
 
@@ -248,7 +248,7 @@ def _numbers_between(numbers: Bag, low: str, high: str) -> bool:
 
 def has_affix(end: str, value: Value, items: list[Scalar | None]) -> bool | None:
     """Return True if an element's text begins, or ends, with an item's (rule filter-13)."""
-    if null(value):
+    if is_null(value):
         return None
     affixes = [text(item) for item in items if item is not None]
     if isinstance(value, Array):

@@ -86,7 +86,7 @@ def _demanded(node: Node) -> Equality | None:
             return _equality(path, (literal,))
         case In(Field(path), items):
             literals = tuple(item for item in items if isinstance(item, Literal))
-            # Another item may equal any value, so that no list of tokens is enough.
+            # An item that is no literal may equal any value: no list of tokens is enough.
             return _equality(path, literals) if len(literals) == len(items) else None
     return None
 
@@ -133,14 +133,13 @@ class Filter:
 
         The key is the canonical JSON array, "" if there is none.
         """
-        # Topics share what does not name them: to compile a long filter takes milliseconds.
+        # Topics share a filter that does not name them: compiling a long one takes milliseconds.
         return _test(self, topic if TOPIC_NAME in self.text else "")
 
     @property
     def paths(self) -> tuple[FieldPath, ...]:
         """The fields it reads, each once, in the order of the text."""
-        found = (node.path for node in walk(self.tree) if isinstance(node, Field))
-        return tuple(dict.fromkeys(found))
+        return _paths_in(self.tree)
 
     def equality(self) -> Equality | None:
         """Return the field and constants of which it must equal one in order to match, if any."""
@@ -175,8 +174,7 @@ class Expression:
     @property
     def paths(self) -> tuple[FieldPath, ...]:
         """The fields it reads, each once, in the order of the text."""
-        found = (node.path for node in walk(self.tree) if isinstance(node, Field))
-        return tuple(dict.fromkeys(found))
+        return _paths_in(self.tree)
 
     def evaluator(self, topic: str = "") -> Callable[[bytes], Scalar | None]:
         """Return `strict JSON text -> value`: None, bool, int, float or str; it never raises."""
@@ -190,7 +188,7 @@ def conjunction(*filters: Filter) -> Filter:
     """
     if not filters:
         return Filter.parse("TRUE")
-    # Without repetitions: what is the same filter twice is evaluated once.
+    # Without repetitions: equal filters are evaluated once.
     return Filter.of(joined(And, [each.tree for each in dict.fromkeys(filters)]))
 
 
@@ -202,6 +200,11 @@ def disjunction(*filters: Filter) -> Filter:
     if not filters:
         return Filter.parse("FALSE")
     return Filter.of(joined(Or, [each.tree for each in dict.fromkeys(filters)]))
+
+
+def _paths_in(tree: Node) -> tuple[FieldPath, ...]:
+    found = (node.path for node in walk(tree) if isinstance(node, Field))
+    return tuple(dict.fromkeys(found))
 
 
 # A request for a pattern asks for the same filter in each of its topics.

@@ -1,4 +1,7 @@
-"""Functions that look at all elements of an array, or at all of their arguments."""
+"""Functions of the language: of arrays and all arguments, of numbers, and of texts.
+
+`NUMBER_FUNCTIONS` and `TEXT_FUNCTIONS` list the last two by name.
+"""
 
 from __future__ import annotations
 
@@ -236,7 +239,7 @@ def width_bucket(x: Number, low: Number, high: Number, count: int) -> Number | N
 def distance_m(
     latitude_1: Number, longitude_1: Number, latitude_2: Number, longitude_2: Number
 ) -> float:
-    """Return the metres between two places on a sphere: GEO_DISTANCE (rule filter-15)."""
+    """Return the meters between two places on a sphere: GEO_DISTANCE (rule filter-15)."""
     if not all(map(math.isfinite, (latitude_1, longitude_1, latitude_2, longitude_2))):
         return math.nan
     north_1, north_2 = math.radians(latitude_1), math.radians(latitude_2)
@@ -287,7 +290,7 @@ _SPACE = " \t\n\v\f\r"
 
 def lower(whole: str) -> str:
     """Return the text with ASCII letters in lower case."""
-    # `bytes.lower` knows ASCII alone; `str.lower` would change other bytes.
+    # `bytes.lower` changes only ASCII letters; `str.lower` would change other bytes.
     return whole.encode("latin-1").lower().decode("latin-1")
 
 

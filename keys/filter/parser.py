@@ -80,15 +80,15 @@ class Budget:
         if self._nodes > NODES_MAX:
             raise FilterInvalid(f"more than {NODES_MAX} nodes", position)
 
-    def spare(self) -> None:
+    def skip_next(self) -> None:
         """Leave the next node uncounted."""
-        # A literal in a list costs no node, as a long list of constants is compiled to one set.
+        # A literal in a list is not counted, as a long list of constants is compiled to one set.
         # `LIST_LENGTH_MAX` bounds these.
         self._nodes -= 1
 
     def pattern(self, pattern: str, position: int) -> None:
-        """Count one more regular expression, and refuse a text that is none."""
-        # By pattern: the same one twice is compiled once, and counted once.
+        """Count one more regular expression; refuse a text that is none, and too large ones."""
+        # By pattern: equal ones are compiled once, and counted once.
         self._instructions[pattern] = compiled(pattern, position).programsize
         if sum(self._instructions.values()) > INSTRUCTIONS_MAX:
             raise FilterInvalid("the regular expressions are too large", position)
@@ -279,7 +279,7 @@ class Parser:
             return Literal(_CONSTANTS[name])
         if not self._token.says("("):
             raise FilterInvalid("expected a value; a field begins with /", position)
-        # Their number of arguments is the projection's to check: it has the better words for it.
+        # The projection checks the arguments of aggregates: its message is better.
         signature = None if name in self._aggregates else signature_of(name, position)
         return Call(name, self._arguments(signature, position))
 
@@ -290,8 +290,8 @@ class Parser:
         with self._budget.nested(inside):
             # An empty list is allowed once, before the first argument; `f(a,)` is an error.
             while arguments or not self._token.says(")"):
-                if signature is not None and len(arguments) == signature.literal:
-                    arguments.append(self._written(signature.written))
+                if signature is not None and len(arguments) == signature.literal_at:
+                    arguments.append(self._literal(signature.literal_kind))
                 else:
                     arguments.append(self.value())
                 if self.accept(",") is None:
@@ -301,9 +301,9 @@ class Parser:
             raise FilterInvalid(f"expected {_arity(signature)}", position)
         return tuple(arguments)
 
-    def _written(self, written: LiteralKind | None) -> Literal:
+    def _literal(self, kind: LiteralKind | None) -> Literal:
         self._budget.node(self._place)
-        if written is LiteralKind.PATTERN:
+        if kind is LiteralKind.PATTERN:
             return Literal(self._pattern())
         token = self._literal_text("a format in quotes")
         check_format(str(token.value), self._position + token.start)
@@ -338,7 +338,7 @@ class Parser:
 
     def _item(self) -> Node:
         position = self._place
-        self._budget.spare()
+        self._budget.skip_next()
         item = self.value()
         if not isinstance(item, Literal):
             self._budget.node(position)

@@ -12,14 +12,14 @@ from typing import Protocol
 import re2
 
 from tidegate.keys.errors import FilterInvalid
-from tidegate.keys.filter.fields import Value, null
+from tidegate.keys.filter.fields import Value, is_null
 from tidegate.keys.filter.tree import Affix, Call, Field, Like, Literal, Node, children, walk
 from tidegate.keys.filter.values import SEPARATOR, Array, Scalar, narrow, text, widened
 
 INSTRUCTIONS_MAX = 4_000
 
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
-# The ends of the whole text, single bytes, and literal runs: in joined texts they mean others.
+# The ends of the whole text, single bytes, and literal runs: joined texts change their meaning.
 _ALONE = frozenset({"\\A", "\\z", "\\C", "\\Q"})
 _NEGATION = "[^"
 _LINE_FLAG = re.compile(r"\(\?[A-Za-z-]*m")
@@ -77,9 +77,9 @@ def scope_of(pattern: str) -> Scope:
 @lru_cache(maxsize=1_024)
 def _compiled(pattern: str, *options: str) -> Pattern:
     chosen = re2.Options()
-    # RE2 would write them to standard error; the refusal says them.
+    # RE2 would print errors to standard error; the refusal reports them.
     chosen.log_errors = False
-    # The automaton grows with the texts it sees, up to this; beyond, RE2 forgets and goes on.
+    # The automaton grows with the texts it sees, up to this; then RE2 discards it and continues.
     chosen.max_mem = 1 << 20
     for option in options:
         setattr(chosen, option, True)
@@ -111,9 +111,8 @@ def lines_finder(pattern: str) -> Callable[[bytes], bool]:
     return lambda text: search(text) is not None
 
 
-# --- The work that a filter may do
+# --- The work that a filter may do on one message, shared by all its places (rule filter-4)
 
-# The work that a filter may do on one message, shared by all its places (rule filter-4).
 _ELEMENTS = 12_000
 _ITEMS = 8
 _TEXT_BYTES = 40_000
@@ -133,7 +132,7 @@ _WRITING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The share of a message that each place of a filter may look at (rule filter-4).
+    """The share of a message that each place of a filter may read (rule filter-4).
 
     The cost of a filter is bounded as a whole, so the more places it has, the less each may read.
     `elements` of an array, with arrays in it and their elements; `text_bytes` of a text for
@@ -149,8 +148,8 @@ class Allowance:
 
     @classmethod
     def of(cls, tree: Node) -> Allowance:
-        """Compute the allowance of a filter; a subtree that occurs twice is evaluated once."""
-        # A subtree that occurs twice is evaluated once, and pays once.
+        """Compute the allowance of a filter."""
+        # A subtree that occurs twice is evaluated once, and counts once.
         nodes = set(walk(tree))
         called = [node.name for node in nodes if isinstance(node, Call)]
         seeking = sum(name in _SEEKING or name in _WRITING for name in called)
@@ -158,7 +157,7 @@ class Allowance:
         instructions = sum(compiled(pattern).programsize for pattern in patterns)
         instructions += _REPLACING_COST * called.count("REGEXP_REPLACE")
         return cls(
-            elements=_ELEMENTS // max(sum(map(_looks, nodes)), 1),
+            elements=_ELEMENTS // max(sum(map(_array_reads, nodes)), 1),
             text_bytes=min(_TEXT_BYTES // max(seeking, 1), _TEXT_BYTES_MAX),
             sought_bytes=_SOUGHT_BYTES // max(seeking, 1),
             pattern_bytes=_PATTERN_WORK // max(instructions, 1),
@@ -166,8 +165,8 @@ class Allowance:
         )
 
 
-def _looks(node: Node) -> int:
-    """Count a node's looks at arrays: one for each of its paths, or some for affixes."""
+def _array_reads(node: Node) -> int:
+    """Count how often a node reads arrays: once for each of its paths, more for many affixes."""
     paths = sum(isinstance(child, Field) for child in set(children(node)))
     if isinstance(node, Affix) and isinstance(node.value, Field):
         return paths + (len(node.items) - 1) // _ITEMS
@@ -191,7 +190,7 @@ def searcher(pattern: str, allowed: Allowance) -> Callable[[Value], bool | None]
     found_in, found_in_any = finder(pattern), _array_searcher(pattern, allowed.pattern_texts)
 
     def found(value: Value) -> bool | None:
-        if null(value):
+        if is_null(value):
             return None
         if isinstance(value, Array):
             return found_in_any(value) if len(value.joined) <= allowed.pattern_bytes else None
@@ -245,7 +244,7 @@ def _replaced(expression: Pattern, whole: str, form: str, bytes_max: int) -> str
         groups = (match.group(), *match.groups(""))
         pieces += narrow(whole[done : match.start()]), _template(form, tuple(map(narrow, groups)))
         length += len(pieces[-1]) + len(pieces[-2])
-        # While it grows: a short text and a short replacement can make a very long one.
+        # Checked while it grows: a short text and replacement can make a very long one.
         if length > bytes_max:
             return None
         done = match.end()

@@ -23,16 +23,16 @@ _FIRST_S, _END_S = -62_135_596_800, 253_402_300_800
 
 
 def check_format(form: str, position: int) -> None:
-    """Refuse directives that there are not; both functions have the same ones.
+    """Refuse unknown directives; both functions have the same ones.
 
     Raises:
         FilterInvalid: at the format's own position.
     """
     if any(part[0] == "%" and part not in _READ for part in _parts(form)):
-        raise FilterInvalid("the format has a directive that there is not", position)
+        raise FilterInvalid("the format has an unknown directive", position)
 
 
-def written(form: str, seconds: float) -> str | None:
+def format_time(form: str, seconds: float) -> str | None:
     """Format a time: STRFTIME; None outside the years 1 to 9999."""
     # `date` has no other years; NaN is outside as well.
     if not _FIRST_S <= seconds < _END_S:
@@ -56,10 +56,10 @@ def written(form: str, seconds: float) -> str | None:
     return "".join(said.get(part, part) for part in _parts(form))
 
 
-def reader(form: str) -> Callable[[str], float | None]:
+def time_parser(form: str) -> Callable[[str], float | None]:
     """Return STRPTIME of one format: text to seconds of the epoch, None if it does not fit."""
     pieces = _parts(form)
-    # ASCII, as a digit of another script is no digit here.
+    # ASCII: digits of other scripts do not match.
     pattern = re.compile("".join(map(_readable, pieces)), re.ASCII | re.IGNORECASE)
     asked = [part for part in pieces if re.match(r"\((?!\?)", _READ.get(part, ""))]
 
@@ -110,7 +110,7 @@ def _seconds(said: dict[str, str]) -> float | None:
     number = {part: int(text) for part, text in said.items() if text.lstrip("-").isdecimal()}
     fraction = said.get("%f", said.get("%03f", "0"))
     micro = int(fraction.ljust(6, "0")) / _SECOND_US
-    # Seconds of the epoch say it all; the other directives have nothing to add.
+    # Seconds of the epoch are the whole time; other directives are ignored.
     if "%s" in number:
         return number["%s"] + micro
     day = _day(said, number)
@@ -125,7 +125,7 @@ def _seconds(said: dict[str, str]) -> float | None:
 def _day(said: dict[str, str], number: dict[str, int]) -> int | None:
     """Return the day since the epoch."""
     short = number.get("%y")
-    # As POSIX has it: 69 to 99 are of the last century.
+    # POSIX: 69 to 99 are years of the 20th century.
     year = 1970 if short is None else short + (1900 if short >= 69 else 2000)
     year = number.get("%Y", year)
     if year == 0:  # the calendar has none

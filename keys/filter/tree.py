@@ -1,4 +1,4 @@
-"""The syntax tree of a filter: few plain nodes, whatever spelling they came from.
+"""The syntax tree of a filter: a few kinds of nodes, the same for all spellings.
 
 `a NOT IN (b)` is `Not(In(a, (b,)))`, `-x` is `0 - x`, parentheses disappear, and a chain of AND or
 of OR is one node.
@@ -200,11 +200,11 @@ def quoted(text: str) -> str:
 
 def _text(node: Node, least: int) -> str:
     """Return the node's text, in parentheses if it binds less than it must here."""
-    text, level = _spelt(node)
+    text, level = _spelled(node)
     return text if level >= least else f"({text})"
 
 
-def _spelt(node: Node) -> tuple[str, int]:
+def _spelled(node: Node) -> tuple[str, int]:
     """Return the node's text, and how tightly it binds."""
     match node:
         case Literal(value):

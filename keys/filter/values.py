@@ -171,8 +171,8 @@ class Bag(frozenset):  # type: ignore[type-arg]  # of numbers or of strings, nev
 class Array:
     """The elements of an array; sets of them are made once, at their first use.
 
-    Every question looks at each element a fixed number of times. Those that read strings as
-    numbers raise `TooManyStringsError` for more than `readings_max` distinct ones.
+    Every property reads each element a fixed number of times. Those that read strings as numbers
+    raise `TooManyStringsError` for more than `readings_max` distinct ones.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Array:
     ) -> None:
         self.items = items
         self._readings_max = readings_max
-        # With the types known, a question to elements of one type needs no look at each of them.
+        # Known once, so that properties of elements of one type need not check each of them.
         self._kinds = set(map(type, items))
 
     @property
@@ -209,7 +209,7 @@ class Array:
         return Bag(self._in_order)
 
     @cached_property
-    def spelt(self) -> Bag:
+    def spelled(self) -> Bag:
         """The numbers that strings are."""
         return Bag(set(self._read) - {None})
 
@@ -240,9 +240,9 @@ class Array:
 
     @cached_property
     def _in_order(self) -> list[str]:
-        """The distinct strings in order, as they lie in memory."""
+        """The distinct strings in order."""
         strings = self.items if self.of_strings else [i for i in self.items if type(i) is str]
-        # In the order of memory: a set would visit the strings at random.
+        # In order of their memory: a set would visit the strings at random.
         return list(dict.fromkeys(strings))  # type: ignore[arg-type]  # strings they are
 
     @cached_property
@@ -286,8 +286,8 @@ def some_pair(operator: str, left: Array, right: Array) -> bool:
     return (
         _exists(operator, left.numbers, right.numbers)
         or _exists(operator, left.strings, right.strings)
-        or (bool(left.numbers and right.strings) and _exists(operator, left.numbers, right.spelt))
-        or (bool(left.strings and right.numbers) and _exists(operator, left.spelt, right.numbers))
+        or (bool(left.numbers and right.strings) and _exists(operator, left.numbers, right.spelled))
+        or (bool(left.strings and right.numbers) and _exists(operator, left.spelled, right.numbers))
         or (operator in ("<", "<=", "!=") and bool(left.numbers) and right.worded)
         or (operator in (">", ">=", "!=") and bool(right.numbers) and left.worded)
     )
@@ -353,13 +353,13 @@ def _opened_one_by_one(items: list[Any], more_max: int) -> list[Any] | None:
 
 
 def elements_of(items: list[Any]) -> list[Scalar | Opaque | None]:
-    """Convert opened elements to values; only kinds that need a conversion are looked through."""
+    """Convert opened elements to values; elements of kinds that need no conversion are kept."""
     kinds = set(map(type, items))
     if dict in kinds:
         items = [OBJECT if type(item) is dict else item for item in items]
     if int in kinds:
         integers = items if len(kinds) == 1 else [item for item in items if type(item) is int]
-        # Two calls for all, as hardly an array has an integer beyond 64 bits.
+        # Two calls for all, as hardly any array has an integer beyond 64 bits.
         if min(integers) < INTEGER_MIN or max(integers) > INTEGER_MAX:
             items = [within(item) if type(item) is int else item for item in items]
     if str in kinds:
@@ -376,7 +376,7 @@ def strings_of(strings: list[str]) -> list[str | None]:
     joined = _JOINT.join(strings)
     found: list[str | None] = strings  # type: ignore[assignment]  # nothing is put into it
     if not joined.isascii():
-        # A string may hold the joint itself; then each is converted alone.
+        # A string may hold the joint itself; then each is converted separately.
         together = joined.count(_JOINT) == len(strings) - 1
         found = narrow(joined).split(_JOINT) if together else list(map(narrow, strings))  # type: ignore[assignment]  # nothing is put into it
     return [each or None for each in found] if "" in found else found

@@ -42,8 +42,8 @@ TEXTS = {"REGEXP_MATCH": "'a'", "REGEXP_REPLACE": "'a'", "STRFTIME": "'%Y'", "ST
 def test_every_function_answers_whatever_it_is_given(name: str, argument: str) -> None:
     signature = SIGNATURES[name]
     given = [argument] * signature.least
-    if signature.literal is not None:
-        given[signature.literal] = TEXTS[name]
+    if signature.literal_at is not None:
+        given[signature.literal_at] = TEXTS[name]
     evaluate = Expression.parse(f"{name}({', '.join(given)})").evaluator()
     assert isinstance(evaluate(b'{"c":[1e999,{}]}'), bool | int | float | str | None)
 
