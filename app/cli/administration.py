@@ -40,8 +40,8 @@ def _conflated(topic: Mapping[str, Any]) -> str:
     return "" if ratio is None else f"{ratio:.0%}"
 
 
-def _state(topic: Mapping[str, Any]) -> str:
-    # A topic without a fault leaves the cell empty, so that faults are what the eye finds.
+def _fault(topic: Mapping[str, Any]) -> str:
+    # Empty for a topic without a fault, so that faults stand out.
     reason = topic.get("reason")
     return f"{topic['state']}: {reason}" if reason else ""
 
@@ -57,7 +57,7 @@ TOPIC_COLUMNS: Mapping[str, Column] = {
     "lanes": lambda topic: topic.get("lanes", ""),
     "conflated": _conflated,
     "source": _source,
-    "fault": _state,
+    "fault": _fault,
 }
 SESSION_COLUMNS: Mapping[str, Column] = {
     "session": lambda session: session["session"],
@@ -72,7 +72,7 @@ SESSION_COLUMNS: Mapping[str, Column] = {
 }
 
 
-def _assignment(
+def _assignments(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, object]:
     """Parse `field=value` pairs; a value that is not JSON is taken as text."""
@@ -82,8 +82,7 @@ def _assignment(
         if not equals or not name.strip():
             raise click.BadParameter(f"expected FIELD=VALUE, not {text!r}.")
         try:
-            # JSON first, so that numbers and null need no quotes; a plain word is no JSON, and a
-            # text then.
+            # JSON first, so that numbers and null need no quotes.
             fields[name.strip()] = msgspec.json.decode(value)
         except ValueError:
             fields[name.strip()] = value
@@ -123,7 +122,7 @@ FIELD_OPTIONS = (
         "assigned",
         metavar="FIELD=VALUE",
         multiple=True,
-        callback=_assignment,
+        callback=_assignments,
         help="Set any field; VALUE is JSON, else text: --set priority=high --set expiration=null.",
     ),
     click.option(
@@ -196,7 +195,7 @@ def create_topic(topic: str, new: bool, if_match: str | None, gateway: str, **fi
     return DONE
 
 
-# A verb of its own beside `create`, which replaces: what is not named would get its default.
+# Separate from `create`, which replaces: a field that is not named would get its default.
 @topics.command(
     "update",
     epilog=(
@@ -213,7 +212,7 @@ def update_topic(topic: str, if_match: str | None, gateway: str, **fields: Any) 
     This is a JSON Merge Patch: fields that are not named stay, and null restores a default.
     """
     patch = definition_of(topic, **fields)
-    # An empty patch would succeed and do nothing, most likely for want of a flag.
+    # An empty patch would succeed and do nothing; most likely a flag was forgotten.
     if not patch:
         raise UsageInvalid("nothing to change: use --set, --from or the flag of a field")
     with connect(gateway) as client, advising(topic):
@@ -289,7 +288,7 @@ def conflate_session(session: str, switched: str, gateway: str) -> int:
 
 @contextlib.contextmanager
 def advising(topic: str) -> Iterator[None]:
-    """Let a change that messages stand against name the command that makes it possible.
+    """Add to a refusal because of the topic's messages the command that deletes the topic.
 
     Raises:
         CommandError: in place of a GatewayProblem.
@@ -313,7 +312,7 @@ def definition_of(
     assigned: dict[str, object],
     **texts: str | None,
 ) -> dict[str, Any]:
-    """Return the definition that file and flags describe together.
+    """Return the definition that file and flags give together.
 
     Raises:
         UsageInvalid: the file cannot be read, or has no definition of this topic.
@@ -325,7 +324,7 @@ def definition_of(
     if history is not None:
         definition["history"] = {"messages": history}
     definition |= {name: text for name, text in texts.items() if text is not None}
-    # `--set` last: it is the most specific, and reaches fields that have no flag.
+    # `--set` last: it is the most specific, and can set fields that have no flag.
     return definition | assigned
 
 
@@ -347,7 +346,6 @@ def _read(file: str, topic: str) -> dict[str, Any]:
 
 def _table(file: str, document: dict[str, Any], topic: str) -> dict[str, Any]:
     """Return the whole document, or the topic's table of a file for `serve --topics`."""
-    # One file serves both `serve --topics` and this command.
     if "topics" not in document:
         return document
     found = document["topics"].get(topic) if isinstance(document["topics"], dict) else None

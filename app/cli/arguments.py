@@ -56,7 +56,7 @@ topic_argument = click.argument("topic")
 
 
 def _keep_token_file(context: click.Context, param: click.Parameter, file: str | None) -> None:
-    # Kept with the command's context: every verb has the option, and `connect` alone uses it.
+    # Kept in the command's context: every verb has the option, and only `connect` uses it.
     context.meta[TOKEN_FILE_VARIABLE] = file
 
 
@@ -77,7 +77,7 @@ _token_option = click.option(
     show_envvar=True,
     expose_value=False,
     callback=_keep_token_file,
-    help="File of the token; TIDEGATE_TOKEN goes before it.",
+    help="File with the token; TIDEGATE_TOKEN takes precedence.",
 )
 
 
@@ -130,18 +130,18 @@ def connect(gateway: str, patience_s: float = 0.0) -> Gateway:
     from tidegate.clients.gateway import Gateway
 
     context = click.get_current_context(silent=True)
-    # The fault is named where it was written: click itself names the flag also for a variable.
+    # Name the place of the faulty value: click would name the flag even for the variable.
     source = context and context.get_parameter_source("gateway")
     named = GATEWAY_VARIABLE if source is ParameterSource.ENVIRONMENT else "--gateway"
     try:
-        place = _named_place(gateway) or GatewayContext(gateway)
-        token = _token(context, place.token_file)
-        return Gateway(place.gateway, patience_s=patience_s, token=token)
+        chosen = _named_context(gateway) or GatewayContext(gateway)
+        token = _token(context, chosen.token_file)
+        return Gateway(chosen.gateway, patience_s=patience_s, token=token)
     except ValueError as error:
         raise click.BadParameter(f"{error}.", ctx=context, param_hint=named) from None
 
 
-def _named_place(name: str) -> GatewayContext | None:
+def _named_context(name: str) -> GatewayContext | None:
     """Return the gateway of this name; None for an address, or without a file of names.
 
     Raises:
@@ -156,18 +156,18 @@ def _named_place(name: str) -> GatewayContext | None:
     if not file.is_file():
         return None
     try:
-        places = msgspec.toml.decode(file.read_bytes(), type=dict[str, GatewayContext])
+        contexts = msgspec.toml.decode(file.read_bytes(), type=dict[str, GatewayContext])
     except (OSError, msgspec.DecodeError) as error:
         raise ValueError(f"{file}: {error}") from None
-    if name not in places:
-        raise ValueError(f"{file} has no {name!r}, only {', '.join(sorted(places)) or 'nothing'}")
-    return places[name]
+    if name not in contexts:
+        raise ValueError(f"{file} has no {name!r}, only {', '.join(sorted(contexts)) or 'nothing'}")
+    return contexts[name]
 
 
 def _token(context: click.Context | None, file_by_name: str | None) -> Token:
-    """Return the token of this command: of the variable, else of the file.
+    """Return the token of this command: that of the variable, else that of a file.
 
-    `file_by_name`: where the contexts file says that the token is; the option goes before it.
+    `file_by_name`: the token file that the contexts file names; the option takes precedence.
 
     Raises:
         click.BadParameter: the variable holds none.

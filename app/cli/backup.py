@@ -104,7 +104,7 @@ def _restore(backup: Path, store_dir: str | None, replaces: bool) -> None:
 
 
 def _settings(store_dir: str | None) -> Settings:
-    """Return the settings in the same layers as `serve`, so that all mean the same folder."""
+    """Return the settings that `serve` would use, so that all commands use the same folder."""
     from tidegate.app.cli.settings import load_settings
 
     return load_settings(overrides={"data": store_dir})

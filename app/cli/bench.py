@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidegate.clients.aio.gateway import AsyncGateway
 
 TOPIC = "tidegate-bench"
-TICK_S = 0.02  # messages of so long are published together: sleeps are no more exact
+TICK_S = 0.02  # messages due within one tick share a request: shorter sleeps are not precise
 LABEL_WIDTH = 12
 
 
@@ -37,7 +37,7 @@ class Load:
 
 @dataclass
 class Measured:
-    """What came of one run.
+    """The counts of one run.
 
     Attributes:
         ages_ms: the time from publication to arrival; both ends read the same clock.
@@ -49,7 +49,7 @@ class Measured:
     ages_ms: list[float] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
-        """Return the figures, rounded as far as they are known."""
+        """Return the figures, rounded to their precision."""
         ages = sorted(self.ages_ms) or [0.0]
         per_s = 1.0 / max(self.took_s, 1e-9)
         shares = {"p50": 0.5, "p99": 0.99, "max": 1.0}
@@ -76,7 +76,7 @@ def bench(words: tuple[str, ...]) -> int:
     """
     if not words or "://" not in words[0]:
         run_suite(words)
-    # Read by a command of its own: the options of a suite are the suite's.
+    # A separate command parses the options, as those of a suite belong to the suite.
     code: int = measure.main(list(words), "tidegate bench", standalone_mode=False)
     return code
 

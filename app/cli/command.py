@@ -26,7 +26,7 @@ from tidegate.app.cli.terminal import (
 )
 
 SHELLS = ("bash", "zsh", "fish")
-USERS_SHELL = "$SHELL"  # what the option stands for without a name
+USERS_SHELL = "$SHELL"  # the value of the option without a name
 
 # A verb's module is imported when the verb is named: rich or httpx cost more than a short command.
 MODULES = {

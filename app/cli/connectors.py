@@ -14,7 +14,7 @@ _verbs = importlib.import_module("tidegate.pipeline.command")
 
 
 class ConnectorCommand(click.Command):
-    """A command that keeps its words, for the process that runs them."""
+    """A command that keeps its arguments, for the process that runs it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the arguments as given."""

@@ -34,7 +34,7 @@ JAVA_ANSWER_S_MAX = 30  # a busy machine takes seconds to start a virtual machin
 JAVA_MIN = 17
 ZSH_HEAD = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }\n"
 
-# The modules that each extra brings. A test compares them with the project file.
+# The modules that each extra installs. A test compares them with the project file.
 SERVER = (
     # Python 3.14 has backports.zstd in its standard library.
     *(("backports",) if sys.version_info < (3, 14) else ()),
@@ -77,7 +77,7 @@ def need(verb: str, extra: str) -> None:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra to this installation, from where it came.
+    """Return the command that adds an extra to this installation, from the same source.
 
     pip records a checkout, a wheel or a repository in `direct_url.json` (PEP 610), and nothing for
     a package of an index.
@@ -147,8 +147,8 @@ def java_version() -> str | None:
     release = Path(java).resolve().parents[1] / "release"
     written = release.read_text(errors="replace") if release.is_file() else ""
     found = re.search(r'JAVA_VERSION="([^"]+)"', written)
-    if found is None:  # not every vendor writes that file; asking takes a virtual machine's start
-        found = re.search(r'version "([^"]+)"', _asked(java))
+    if found is None:  # not every vendor writes that file; running Java takes longer
+        found = re.search(r'version "([^"]+)"', _version_output(java))
     return found[1] if found else None
 
 
@@ -159,7 +159,7 @@ def java_major(version: str) -> int:
 
 
 def missing_java() -> str | None:
-    """Return one sentence if Spark could not start for want of a Java; None if it can."""
+    """Return one sentence if there is no Java that Spark can use; None if there is one."""
     version = java_version()
     if version is not None and java_major(version) >= JAVA_MIN:
         return None
@@ -170,7 +170,7 @@ def missing_java() -> str | None:
     )
 
 
-def _asked(java: str) -> str:
+def _version_output(java: str) -> str:
     try:
         return subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWER_S_MAX
@@ -217,7 +217,7 @@ def _script(program: click.Command, shell: str) -> str:
 
 def _add_line(file: Path, line: str) -> None:
     text = file.read_text("utf-8") if file.exists() else ""
-    # Looked for as a whole line: the file is the user's, and a second install adds nothing.
+    # Compared with whole lines: the file is the user's, and a second install adds nothing.
     if line not in text.splitlines():
         file.write_text(
             f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{line}\n", "utf-8"

@@ -50,7 +50,7 @@ def table_of(
 
 
 def fields_of(document: Mapping[str, Any]) -> RenderableType:
-    """Return a line for each field with a value; an object in a list gets a line of its own."""
+    """Return a line for each field with a value; each object in a list gets its own line."""
     from rich.table import Table
     from rich.text import Text
 

@@ -77,7 +77,7 @@ class CsvRows(Protocol):
 
 
 Lines = Iterator[Line | None]
-"""None marks a pause in the input: send what has come so far."""
+"""None marks a pause in the input: send what has arrived so far."""
 
 
 def read_lines(
@@ -147,7 +147,7 @@ def _objects(rows: CsvRows, texts: Collection[str]) -> Lines:
         raise UsageInvalid("the first row of the CSV must give each column a name of its own")
     if unknown := sorted({*texts} - {*header}):
         raise UsageInvalid(f"--text {unknown[0]}: the CSV has no column of that name")
-    # Encoded once and not for each row.
+    # Encoded once, not for each row.
     names = [msgspec.json.encode(name) + b":" for name in header]
     encode = [msgspec.json.encode if name in texts else _cell for name in header]
     watched = {at: name for at, name in enumerate(header) if name not in texts}
@@ -165,7 +165,7 @@ def _objects(rows: CsvRows, texts: Collection[str]) -> Lines:
 
 
 def _note_exponents(watched: dict[int, str], row: list[str]) -> None:
-    """Say once for a column that `12E4` is a number: as a code of an article it is none."""
+    """Note once for each column that `12E4` was read as a number: it may be a product code."""
     found = [at for at in watched if EXPONENT.search(row[at]) and JSON_NUMBER.fullmatch(row[at])]
     for at in found:
         name = watched.pop(at)
@@ -260,8 +260,8 @@ def publish(
 
     FILE is NDJSON or CSV (.csv), optionally gzipped (.gz); without FILE, or with -, NDJSON is read
     from standard input. A request carries up to 1,000 lines. One that fails is retried for a
-    minute, and no message is published twice. A topic that is not there is made, with the fields of
-    --key as its key.
+    minute, and no message is published twice. A topic that does not exist is created, with the
+    fields of --key as its key.
     """
     schedule = parse_rate(rate, time_field)
     messages, last = 0, None
@@ -275,9 +275,9 @@ def publish(
                 if is_new:
                     is_new = False
                     print_note(
-                        f"Topic {topic} was not there, and is made without a key: it keeps "
-                        f"messages and no records. --key names a key ({PROGRAM} topics delete "
-                        f"{topic} comes first)."
+                        f"Topic {topic} did not exist and was created without a key: it keeps "
+                        f"messages and no records. For a key, delete it ({PROGRAM} topics delete "
+                        f"{topic}) and publish with --key."
                     )
                 messages, last = messages + published.messages, published.last
                 advance(published.messages, share_read(opened))
@@ -319,10 +319,13 @@ def delete(topic: str, keys: Sequence[str], filter_text: str | None, gateway: st
 
 
 def _prepare(client: Gateway, topic: str, key_paths: list[str]) -> bool:
-    """Make a topic with a key, if it is not there; return True if the first message makes it.
+    """Create a missing topic if it is to have a key.
+
+    Returns:
+        True if the topic is missing, and the first message will create it without a key.
 
     Raises:
-        CommandError: it is there, and has another key.
+        CommandError: the topic exists with another key.
     """
     from tidegate.clients.errors import GatewayError
 
@@ -331,17 +334,22 @@ def _prepare(client: Gateway, topic: str, key_paths: list[str]) -> bool:
     except GatewayError:
         if key_paths:
             raise
-        return False  # a token may only write; and in an outage the messages are sent again
+        return False  # the token may only write, or publishing retries in this outage
     if found is None and key_paths:
         client.administration.put_topic(topic, {"key": key_paths}, only_new=True)
-        print_note(f"Topic {topic} was not there, and is made with the key {', '.join(key_paths)}.")
+        named = _listed(key_paths)
+        print_note(f"Topic {topic} did not exist and was created with the key {named}.")
     elif found is not None and key_paths and found.get("key") != key_paths:
-        present = f"the key {', '.join(found['key'])}" if found.get("key") else "no key"
+        present = f"the key {_listed(found['key'])}" if found.get("key") else "no key"
         raise CommandError(
-            f"topic {topic} has {present}, and --key says {', '.join(key_paths)}; to begin again "
+            f"topic {topic} has {present}, and --key says {_listed(key_paths)}; to begin again "
             f"without its messages: {PROGRAM} topics delete {topic}"
         )
     return found is None and not key_paths
+
+
+def _listed(paths: Sequence[str]) -> str:
+    return ", ".join(paths)
 
 
 def _record_key(text: str) -> RecordKey:
@@ -443,17 +451,15 @@ def batches(lines: Lines, schedule: Schedule | None = None) -> Iterator[list[Lin
     held: list[Line] = []
     held_bytes, started_at = 0, time.monotonic()
     for line in lines:
-        wait_s = 0.0
+        due_at = started_at
         if line is not None and schedule is not None:
-            tick_at = schedule(line) // TICK_S * TICK_S  # rounded down, so no message is late
-            wait_s = started_at + tick_at - time.monotonic()
+            due_at += schedule(line) // TICK_S * TICK_S  # rounded down, so no message is late
         added_bytes = len(line.text) if line is not None else 0
         full = len(held) >= LINES_PER_REQUEST or held_bytes + added_bytes > BODY_BYTES_MAX
-        if held and (full or line is None or wait_s > 0):
+        if held and (full or line is None or time.monotonic() < due_at):
             yield held
             held, held_bytes = [], 0
-            if wait_s > 0:  # publishing took part of the wait
-                wait_s = started_at + tick_at - time.monotonic()
+        wait_s = due_at - time.monotonic()  # publishing took a part of it
         if wait_s > 0:
             time.sleep(wait_s)
         if line is not None:

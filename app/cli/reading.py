@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FORMATS = ("value", "envelope", "batch")
 # Notes about the stream go to standard error: a pipe gets messages and nothing else.
 PRINTED = ("message", "delta", "oof")
-ENDS_FOR_GOOD = ("CLOSED_BY_ADMIN", "REPLACED")  # without a word of the subscription before it
+ENDS_FOR_GOOD = ("CLOSED_BY_ADMIN", "REPLACED")  # no `unsubscribed` precedes these goodbyes
 COMMANDS = ("subscribe", "sow_and_subscribe", "sow", "delta_subscribe", "sow_and_delta_subscribe")
 LABEL_WIDTH = 10
 
@@ -99,8 +99,8 @@ def subscribe(
     if table and format_name is not None:
         raise UsageInvalid("use either --table or --format, not both")
 
-    # Made late, as the table and the lines want another format and another place for notes.
-    def subscribed(format_name: str | None, trouble: Trouble) -> Subscription:
+    # A function, as the table and the lines differ in the format and in where notes are shown.
+    def open_subscription(format_name: str | None, trouble: Trouble) -> Subscription:
         return client.subscribe(
             topic,
             options=options,
@@ -116,11 +116,12 @@ def subscribe(
         connect(gateway) as client,
         pointing(options=options, filter=filter_text, order_by=order_by),
     ):
-        # Who names a format wants to see it, also on a terminal.
+        # With --format the messages themselves are printed, also on a terminal.
         if table or (sys.stdout.isatty() and format_name is None):
-            _show_table(topic, subscribed, count, sort or order_by or "")
+            _show_table(topic, open_subscription, count, sort or order_by or "")
         else:
-            with subscribed(format_name or _plain_format(command), print_note) as subscription:
+            printed_format = format_name or _plain_format(command)
+            with open_subscription(printed_format, print_note) as subscription:
                 _print_messages(subscription, count)
     return DONE
 
@@ -178,7 +179,7 @@ def sow(
             **page,
         )
         for record in records:
-            # Bytes as they came: decoding would change a number's spelling, or fail on a locale.
+            # The bytes as received: decoding would respell numbers, or fail in some locales.
             with writing_output():
                 sys.stdout.buffer.write(record + b"\n")
     return DONE
@@ -260,7 +261,7 @@ def _plain_format(command: str | None) -> str | None:
 
 
 def _print_messages(subscription: Subscription, count_max: int | None) -> None:
-    """Print each message on a line of its own, flushed at once for the reader of a pipe."""
+    """Print each message on its own line, flushed at once for the reader of a pipe."""
     printed = 0
     for event in subscription:
         # A reader of the output has to know that rows may repeat from here.
@@ -285,7 +286,9 @@ def _one_line(text: str) -> str:
     return text.replace("\n", "", 1) if text.startswith('{"sub":') else text
 
 
-def _show_table(topic: str, subscribed: Subscribe, count_max: int | None, order_by: str) -> None:
+def _show_table(
+    topic: str, open_subscription: Subscribe, count_max: int | None, order_by: str
+) -> None:
     from tidegate.app.cli.live.keyboard import keys
     from tidegate.app.cli.live.table import LiveTable
 
@@ -299,7 +302,7 @@ def _show_table(topic: str, subscribed: Subscribe, count_max: int | None, order_
             table.press(pressed)
 
     # One redraw a flush: the rows of a batch arrive together.
-    with subscribed("batch", table.note) as subscription, keys(press), table:
+    with open_subscription("batch", table.note) as subscription, keys(press), table:
         for event in subscription:
             table.take(event)
             if count_max is not None and table.updates >= count_max:

@@ -93,8 +93,8 @@ def serve(config: Path | None, dry_run: bool, check: bool, **flags: Any) -> int:
 
         return _report(configuration_faults(config, flags))
     settings = load_settings(config, overrides=flags)
-    # Workers share no memory: without a bus each would have topics and sessions of its own, and a
-    # client would see those of the worker that got its connection.
+    # Workers share no memory: without a bus each would have its own topics and sessions, and a
+    # client would see those of the worker that accepted its connection.
     if settings.workers > 1 and settings.redis is None:
         # The exit status tells a wrong command (2) from a wrong configuration (78).
         if flags["workers"] is not None:
@@ -105,8 +105,8 @@ def serve(config: Path | None, dry_run: bool, check: bool, **flags: Any) -> int:
     return _serve(settings) if settings.workers == 1 else _serve_by_workers(settings)
 
 
-def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = "") -> int:
-    """Run one gateway; a worker has a line to its parent, and its parent's id for the group."""
+def _serve(settings: Settings, link: ParentLink | None = None, group_id: str = "") -> int:
+    """Run one gateway; a worker has a link to its parent, and the id of its worker group."""
     from tidegate.app.cluster.workers import WorkerGroup
     from tidegate.app.definitions.files import TopicFilesInvalid
     from tidegate.app.http.application import create_app
@@ -118,31 +118,30 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
 
     try:
         app = create_app(settings)
-        if line is not None:
-            app.state.gateway.crew = WorkerGroup(crew_id, line.number, settings.workers)
+        if link is not None:
+            app.state.gateway.crew = WorkerGroup(group_id, link.number, settings.workers)
         with Watchdog(settings.loop_held_max.seconds) as watchdog:
 
             def serves() -> None:
                 watchdog.is_serving = True
 
             def started(address: str) -> None:
-                # From the next turn on: this one belongs to the start.
+                # From the next iteration on: this one belongs to the start.
                 asyncio.get_running_loop().call_soon(serves)
-                _announce(settings, line, address)
+                _announce(settings, link, address)
 
-            watchdog.is_serving = False  # a start holds up nobody
+            watchdog.is_serving = False  # a start may block the loop: there are no clients yet
             return serve(
                 app,
                 settings,
                 on_shutdown=app.state.gateway.say_goodbye,
                 on_started=started,
-                # Before requests: a store that cannot be used ends the command with a sentence and
-                # not with 503s.
+                # Before requests: with an unusable store the command exits, it serves no 503s.
                 prepare=app.state.gateway.open,
                 # The kernel spreads connections over the workers' own sockets at the shared
                 # address.
-                listener=None if line is None else open_listener(settings, shared=True),
-                until=None if line is None else line.parent,
+                listener=None if link is None else open_listener(settings, shared=True),
+                until=None if link is None else link.parent,
                 on_reload=None if app.state.access is None else app.state.access.reload,
                 loop_factory=watchdog.new_loop,
                 loop_figures=watchdog.figures,
@@ -150,8 +149,12 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
     except StoreAway as error:
         raise ServerAway(str(error)) from None
     except (
-        CannotListen, SettingsInvalid, StartFailed, StoreUnusable, TopicFilesInvalid,
-    ) as error:  # fmt: skip
+        CannotListen,
+        SettingsInvalid,
+        StartFailed,
+        StoreUnusable,
+        TopicFilesInvalid,
+    ) as error:
         raise ConfigurationInvalid(str(error)) from None
 
 
@@ -163,8 +166,7 @@ def _serve_by_workers(settings: Settings) -> int:
 
     configure_logging(settings.log_level, settings.log_format)
     try:
-        # Held and not listened on: a worker that dies must not leave connections in a queue of the
-        # parent.
+        # Bound without listening, or the kernel would queue connections that nobody accepts here.
         holder = hold_address(settings)
     except CannotListen as error:
         raise ConfigurationInvalid(str(error)) from None
@@ -179,18 +181,18 @@ def _serve_by_workers(settings: Settings) -> int:
         ).run()
 
 
-def _work(settings: Settings, crew_id: str, line: ParentLink) -> int:
+def _work(settings: Settings, group_id: str, link: ParentLink) -> int:
     try:
-        return _serve(settings, line, crew_id)
+        return _serve(settings, link, group_id)
     # The parent sees a worker's exit status and nothing else, so the sentence is printed here.
     except CommandError as error:
         print_error(str(error))
         return error.exit_code
 
 
-def _announce(settings: Settings, line: ParentLink | None, address: str) -> None:
-    if line is not None:  # the parent prints one address for all workers
-        line.report_ready()
+def _announce(settings: Settings, link: ParentLink | None, address: str) -> None:
+    if link is not None:  # the parent prints one address for all workers
+        link.report_ready()
         return
     if settings.keeps_nothing:
         print_note(NOTHING_KEPT)
@@ -207,7 +209,7 @@ def _report(faults: Sequence[str]) -> int:
 
 
 def _dry_run(settings: Settings) -> int:
-    """Print a line for each topic: created, changed in which fields, or left.
+    """Print a line for each topic: to create, to change (with the fields), or to leave.
 
     Raises:
         UsageInvalid: no folder of definitions was given.
@@ -220,8 +222,8 @@ def _dry_run(settings: Settings) -> int:
     from tidegate.app.stores.store import StoreAway, StoreUnusable
 
     try:
-        # The same plan that a start would carry out, up to the last step.
-        steps = asyncio.run(_planned(_as_it_is(settings)))
+        # The same plan that a start would carry out.
+        steps = asyncio.run(_planned(_without_new_store(settings)))
     except StoreAway as error:
         raise ServerAway(str(error)) from None
     except (SettingsInvalid, StoreUnusable, TopicFilesInvalid) as error:
@@ -237,15 +239,15 @@ def _dry_run(settings: Settings) -> int:
 async def _planned(settings: Settings) -> list[Step]:
     from tidegate.app.gateway import Gateway
 
-    # Opened and never started: no task runs, and no topic changes.
+    # Only the store is opened: no task runs, and no topic changes.
     gateway = Gateway.build(settings)
     await gateway.open_store()
     await gateway.store.aclose()
     return gateway.declared
 
 
-def _as_it_is(settings: Settings) -> Settings:
-    """Return settings that use the store if there is one; a dry run must create none."""
+def _without_new_store(settings: Settings) -> Settings:
+    """Return settings that use the store if it exists; a dry run must not create one."""
     from tidegate.app.settings.settings import MEMORY_ONLY
     from tidegate.app.stores.schema import DATABASE
 

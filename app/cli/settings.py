@@ -35,8 +35,8 @@ def variable_of(name: str) -> str:
     return PREFIX + name.upper()
 
 
-# Not misspelt settings: commands read those of the gateway, the certificate and the token, tests
-# read the others and start gateways with them set. TIDEGATE_TICKS would be taken for
+# Variables that are no settings: those of commands (gateway, certificate, token) and those of
+# tests, which start gateways with them set. TIDEGATE_TICKS would pass for a misspelled
 # TIDEGATE_TOPICS.
 OTHER_VARIABLES = frozenset(
     {
@@ -74,7 +74,7 @@ Durations are an integer and a unit, `ns us ms s m h d w`; sizes an integer and 
 `B KB MB GB KiB MiB GiB`; both in upper or lower case. An unknown setting, a value of the wrong kind
 or out of bounds, and a file that is not TOML end the command with one line on standard error and
 exit status 78. So does an environment variable that begins with `TIDEGATE_` and looks like a
-misspelt setting; one that resembles none is ignored with a warning.
+misspelled setting; one that resembles none is ignored with a warning.
 
 `tidegate serve --check`, with the flags of the start, names everything that is wrong, one line
 each, and starts nothing ([administration.md](administration.md)).
@@ -90,7 +90,7 @@ SHARED = "where the workers share their topics and sessions"
 WORKERS_ALONE = f"workers: above 1 needs redis, {SHARED}"
 
 Source = tuple[Mapping[str, Any], Callable[[str], str]]
-"""Values of settings by name, and what their source calls a setting."""
+"""Values of settings by name, and a function: name of a setting -> how its source spells it."""
 
 
 def load_settings(
@@ -128,7 +128,7 @@ class ReadSettings(NamedTuple):
 def read_settings(
     config: Path | None = None, *, overrides: Mapping[str, object] | None = None
 ) -> ReadSettings:
-    """Read settings as `load_settings`, past whatever is wrong with them.
+    """Read settings as `load_settings` does, but continue after faults and return them.
 
     Raises:
         ConfigurationInvalid: a source that cannot be read.
@@ -136,16 +136,16 @@ def read_settings(
     faults: list[str] = []
     invalid: set[str] = set()
     merged: dict[str, Any] = {}
-    for source, called in _sources(config, overrides):
+    for source, spelled in _sources(config, overrides):
         reasons = dict(_faults_in(source))
-        faults += [f"{called(name)}: {reason}" for name, reason in reasons.items()]
+        faults += [f"{spelled(name)}: {reason}" for name, reason in reasons.items()]
         invalid |= reasons.keys()
         merged |= {name: value for name, value in source.items() if name not in reasons}
     try:
         return ReadSettings(Settings(**merged), faults, frozenset(invalid))
     except ValidationError as error:
         [disagree] = [each["ctx"]["error"] for each in error.errors()]
-    # Nothing is said of settings that an invalid one belongs to: its default may be what is wrong.
+    # Rules that involve an invalid setting are skipped: they would judge its default.
     found = [each for each in disagree.found if invalid.isdisjoint(each.names)]
     return ReadSettings(
         disagree.settings,
@@ -155,7 +155,7 @@ def read_settings(
 
 
 def _sources(config: Path | None, overrides: Mapping[str, object] | None) -> Sequence[Source]:
-    """Return file, environment and flags, the last of which wins, and what each calls a setting."""
+    """Return file, environment and flags, of which the last wins, and their names of a setting."""
     path = config or Path(CONFIG_FILE)
     in_file = _file_values(path) if config or path.exists() else {}
     flags = {name: value for name, value in (overrides or {}).items() if value is not None}
@@ -180,7 +180,7 @@ def _file_values(path: Path) -> dict[str, Any]:
 def _environment_values() -> dict[str, Any]:
     """Return the variables that are settings.
 
-    A misspelt setting is an error: a limit that silently stays at its default is worse than a
+    A misspelled setting is an error: a limit that silently stays at its default is worse than a
     refusal to start. A variable that resembles no setting is only logged.
     """
     known = [variable_of(name) for name in SETTINGS]

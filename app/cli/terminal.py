@@ -1,4 +1,4 @@
-"""A command's output and its end: lines, progress, errors and exit codes."""
+"""A command's output and its exit: lines, progress, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AFTER_MAX = 25
 
 
 class CommandError(Exception):
-    """A command cannot go on; `str()` is one line with the reason.
+    """A command cannot continue; `str()` is one line with the reason.
 
     Attributes:
         lines: shown beneath it on a terminal.
@@ -95,16 +95,16 @@ def _text_at_fault(problem: GatewayProblem, texts: dict[str, str | None]) -> str
 
 
 def open_closed_streams() -> None:
-    """Let a process without standard streams have some that lead nowhere.
+    """Open /dev/null in place of closed standard streams.
 
-    Python has None in place of a closed one, and the system would give its number to the next file
-    that is opened, such as a store. Standard input stays None: see `standard_input`.
+    Python has None in place of a closed stream, and the system would give its number to the next
+    file that is opened, such as a store. `sys.stdin` stays None: see `standard_input`.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest free number, which is this one.
+            # It gets the lowest free number, which is this one.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
@@ -152,7 +152,7 @@ def print_line(line: str) -> None:
 
 
 def announce(line: str) -> None:
-    """Print one line of a service, which goes on also if the output takes nothing."""
+    """Print one line of a service, which continues even if the output cannot be written."""
     try:
         print_line(line)
     except (BrokenPipeError, CommandError):
@@ -176,7 +176,7 @@ def writing_output() -> Iterator[None]:
 
 
 def silence_output() -> None:
-    """Discard what is still buffered, as the output takes nothing more."""
+    """Discard what is still buffered, because the output cannot be written."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -185,7 +185,7 @@ def silence_output() -> None:
 def progress(doing: str, unit: str) -> Iterator[Callable[..., None]]:
     """Yield a function to call with each number done; on a terminal it shows the count and a bar.
 
-    Its second argument, where it is known, is the share of all that is done by now.
+    Its second argument is the share of the work that is done so far, where that is known.
     """
     if not sys.stderr.isatty():
         yield lambda done, share=None: None

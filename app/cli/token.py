@@ -38,17 +38,28 @@ def token() -> None:
     "key", epilog="\b\nExample:\n  tidegate token key --key signing-key.json --keys keys.json"
 )
 @click.option(
-    "--algorithm", type=click.Choice(ALGORITHMS), default=ALGORITHMS[0], show_default=True,
+    "--algorithm",
+    type=click.Choice(ALGORITHMS),
+    default=ALGORITHMS[0],
+    show_default=True,
     help="EdDSA: the gateway gets a public key. HS256: it shares a secret.",
-)  # fmt: skip
+)
 @click.option(
-    "--key", "key_file", metavar="FILE", default=KEY_FILE, show_default=True,
+    "--key",
+    "key_file",
+    metavar="FILE",
+    default=KEY_FILE,
+    show_default=True,
     help="Where the key that signs is written.",
-)  # fmt: skip
+)
 @click.option(
-    "--keys", "keys_file", metavar="FILE", default=KEYS_FILE, show_default=True,
+    "--keys",
+    "keys_file",
+    metavar="FILE",
+    default=KEYS_FILE,
+    show_default=True,
     help="Where the set for `serve --auth-keys` is written.",
-)  # fmt: skip
+)
 def make_key(algorithm: str, key_file: str, keys_file: str) -> int:
     """Make a key to sign tokens with, and the set of keys for the gateway."""
     need("token key", "server")
@@ -74,24 +85,35 @@ def make_key(algorithm: str, key_file: str, keys_file: str) -> int:
 )
 @click.option("--sub", required=True, metavar="TEXT", help="Who the token is for.")
 @click.option(
-    "--grant", "grants", multiple=True, metavar="TEXT",
+    "--grant",
+    "grants",
+    multiple=True,
+    metavar="TEXT",
     help="Verbs and topics, such as 'read,write prices.>', or a grant in JSON; may be repeated.",
-)  # fmt: skip
+)
 @click.option(
-    "--claim", "more", multiple=True, metavar="NAME=VALUE",
+    "--claim",
+    "claim_texts",
+    multiple=True,
+    metavar="NAME=VALUE",
     help="A claim for the policy, such as groups=traders; a repeated name makes a list.",
-)  # fmt: skip
+)
 @click.option(
-    "--for", "seconds", type=SECONDS, default="8h", show_default=True, metavar="TIME",
+    "--for",
+    "seconds",
+    type=SECONDS,
+    default="8h",
+    show_default=True,
+    metavar="TIME",
     help="Lifetime of the token.",
-)  # fmt: skip
+)
 @click.option("--key", "key_file", metavar="FILE", default=KEY_FILE, show_default=True)
 @click.option("--issuer", default="tidegate", show_default=True, metavar="TEXT")
 @click.option("--audience", default="tidegate", show_default=True, metavar="TEXT")
 def create(
     sub: str,
     grants: tuple[str, ...],
-    more: tuple[str, ...],
+    claim_texts: tuple[str, ...],
     seconds: float,
     key_file: str,
     issuer: str,
@@ -104,7 +126,7 @@ def create(
     key = _read_key(Path(key_file))
     now_s = int(time.time())
     claims: dict[str, Any] = {
-        **_claims(more),
+        **_claims(claim_texts),
         "sub": sub,
         "iss": issuer,
         "aud": audience,
@@ -115,7 +137,7 @@ def create(
     }
     signed = jwt.encode(claims, key.key, key.algorithm_name, {"kid": key.key_id})
     print_line(signed)
-    if not grants and not more:
+    if not grants and not claim_texts:
         print_note("The token grants nothing by itself: no --grant and no --claim was given.")
     return DONE
 
@@ -124,7 +146,7 @@ def _new_key(algorithm: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the signing key, and its public part for the gateway."""
     named = {"kid": secrets.token_hex(4), "alg": algorithm, "use": "sig"}
     if algorithm == "HS256":
-        secret = {"kty": "oct", "k": _text(secrets.token_bytes(SECRET_BYTES)), **named}
+        secret = {"kty": "oct", "k": _base64url(secrets.token_bytes(SECRET_BYTES)), **named}
         return secret, secret
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -132,13 +154,13 @@ def _new_key(algorithm: str) -> tuple[dict[str, Any], dict[str, Any]]:
     public = {
         "kty": "OKP",
         "crv": "Ed25519",
-        "x": _text(private.public_key().public_bytes_raw()),
+        "x": _base64url(private.public_key().public_bytes_raw()),
         **named,
     }
-    return {**public, "d": _text(private.private_bytes_raw())}, public
+    return {**public, "d": _base64url(private.private_bytes_raw())}, public
 
 
-def _text(value: bytes) -> str:
+def _base64url(value: bytes) -> str:
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
 
 
@@ -162,7 +184,7 @@ def _read_key(path: Path) -> Any:
         detail = f"{path}: {error.strerror}; `tidegate token key` makes a key"
         raise UsageInvalid(detail) from None
     except (ValueError, jwt.PyJWTError):
-        # Nothing of the file goes into the sentence: it is a secret, or was meant to be one.
+        # The message repeats nothing of the file: it is a secret, or was meant to be one.
         raise UsageInvalid(f"{path} holds no key; `tidegate token key` makes one") from None
 
 

@@ -74,15 +74,14 @@ def top(interval: float, count: int | None, seconds_max: float | None, gateway: 
 def _samples(
     client: Gateway, interval: float, count: int | None, seconds_max: float | None
 ) -> Iterator[dict[str, list[Document]]]:
-    """Ask again and again, until the count or the time is reached."""
+    """Poll until the count or the time is reached."""
     ends_at = None if seconds_max is None else time.monotonic() + seconds_max
     topics: list[Document] = []
     sessions: list[Document] = []
     taken_at, taken = 0.0, 0
     while True:
         now = time.monotonic()
-        # Polled and not subscribed: figures change all the time, and a session of its own would
-        # show up.
+        # Polled: figures change all the time, and a subscription would be one of the sessions.
         topics_before, topics = topics, list(client.topics())
         sessions_before, sessions = sessions, list(client.administration.sessions())
         yield {
@@ -92,7 +91,7 @@ def _samples(
         taken, taken_at = taken + 1, now
         if taken == count:
             return
-        # From the sample's begin, so that a slow gateway does not stretch the interval.
+        # From the start of the sample, so that a slow gateway does not stretch the interval.
         next_at = now + interval
         if ends_at is not None and ends_at < next_at:
             time.sleep(max(0.0, ends_at - time.monotonic()))
@@ -108,7 +107,7 @@ def rated_topics(
     A topic without a previous sample has no rate, nor has a counter that went back: its gateway was
     restarted.
     """
-    # With the epoch: a topic that was made again counts from zero.
+    # With the epoch: a topic that was recreated counts from zero.
     known = {(topic["topic"], topic["epoch"]): topic for topic in before}
     rated: list[Document] = []
     for topic in topics:
@@ -140,7 +139,7 @@ def _draw(samples: Iterator[dict[str, list[Document]]]) -> None:
     from rich.live import Live
 
     console = Console()
-    # Redrawn with each sample only; rich would otherwise repaint the same page four times a second.
+    # Redrawn only with each sample; rich would otherwise repaint the same page four times a second.
     with Live(console=console, auto_refresh=False) as live:
         for sample in samples:
             live.update(page(sample, console.height - LINES_AROUND), refresh=True)

@@ -101,14 +101,14 @@ class MachineFigures:
 
     def _network_rates(self, elapsed_s: float) -> Iterator[Figure]:
         for name, counted in psutil.net_io_counters(pernic=True).items():
-            come, gone = counted.bytes_recv, counted.bytes_sent
-            before = self._networks.get(name, (come, gone))
-            self._networks[name] = (come, gone)
+            received, sent = counted.bytes_recv, counted.bytes_sent
+            before = self._networks.get(name, (received, sent))
+            self._networks[name] = (received, sent)
             yield Figure(
                 "network",
                 name,
-                in_bytes_s=round(max(0, come - before[0]) / elapsed_s),
-                out_bytes_s=round(max(0, gone - before[1]) / elapsed_s),
+                in_bytes_s=round(max(0, received - before[0]) / elapsed_s),
+                out_bytes_s=round(max(0, sent - before[1]) / elapsed_s),
             )
 
 
@@ -125,7 +125,7 @@ def _memory() -> Iterator[Figure]:
 
 
 def _programs() -> list[Figure]:
-    """Return the busiest programs, summed up by name."""
+    """Return the busiest programs; processes of one name are added up."""
     by_name: dict[str, Figure] = {}
     for program in psutil.process_iter(["name", "cpu_percent", "memory_info"]):
         found = program.info

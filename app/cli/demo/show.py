@@ -22,7 +22,7 @@ from tidegate.clients.gateway import Gateway
 EXIT_DELIVERED = 0
 EXIT_MISSING = 1
 EXIT_INTERRUPTED = 130
-LOOK_EVERY_S = 0.25
+POLL_EVERY_S = 0.25
 # Ctrl-C ends the demo within five seconds in all, so each part has its share.
 FEED_END_S_MAX = 1.0
 START_S_MAX = 20.0
@@ -81,7 +81,7 @@ class Show:
 
     def run(self) -> int:
         """Run to the end, print what was delivered, and return the exit code."""
-        # Until the loop handles signals, one must unwind this function, so that Spark ends as well.
+        # Until the loop handles signals, SIGTERM must unwind this function, so that Spark ends too.
         signal.signal(signal.SIGTERM, _unwind)
         with contextlib.ExitStack() as held:
             # Spark starts slowest, so it starts first; it waits for the gateway.
@@ -149,12 +149,12 @@ class Show:
                 gateway.put_topic(topic, definition)
 
     def _await_spark(self, child: SparkChild) -> None:
-        """Wait until Spark has delivered, so that a short demo does not end before."""
+        """Wait until Spark has delivered, so that a short demo does not end before that."""
         give_up_at = time.monotonic() + SPARK_START_S_MAX
         while not (self._stop.is_set() or child.failure() or time.monotonic() > give_up_at):
             if self._committed(SPARK_TOPIC):
                 return
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_EVERY_S)
 
     async def _wait(self, child: SparkChild | None) -> None:
         """Wait for the end of the time or a signal; report a failure of Spark at once."""
@@ -165,7 +165,7 @@ class Show:
                 self._spark_failure = child.failure()
                 if self._spark_failure:
                     self._note(self._spark_failure)
-            wait_s = LOOK_EVERY_S if ends_at is None else min(LOOK_EVERY_S, ends_at - loop.time())
+            wait_s = POLL_EVERY_S if ends_at is None else min(POLL_EVERY_S, ends_at - loop.time())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), max(0.0, wait_s))
 
@@ -188,8 +188,7 @@ class Show:
         """Return the number of messages that a topic has received."""
         with Gateway(self._address, answer_seconds_max=1.0) as gateway:
             try:
-                # Counted by the gateway and not by Spark: only what is committed has been
-                # delivered.
+                # The gateway's count, not Spark's: only committed messages were delivered.
                 return int(gateway.topic(topic)["messages_in"])
             except (GatewayError, KeyError):
                 return 0

@@ -51,7 +51,7 @@ class SparkChild:
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
                 env=self._environment,
-                start_new_session=True,  # Ctrl-C reaches the demo alone, which ends the child
+                start_new_session=True,  # Ctrl-C reaches only the demo, which ends the child
             )
         return self
 
@@ -76,7 +76,7 @@ class SparkChild:
         child.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(seconds_max)
-        # Kill the rest of the group. Java is in a group of its own and ends with the child.
+        # Kill the rest of the group. Java is in its own group and ends with the child.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()

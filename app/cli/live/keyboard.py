@@ -12,14 +12,14 @@ import threading
 import tty
 from collections.abc import Callable, Iterator
 
-LOOK_S = 0.1  # how long the end waits for the thread that listens
+POLL_S = 0.1  # how often the thread checks whether it is to stop
 KEY = re.compile(rb"\x1b\[[A-D]|.", re.DOTALL)
 ARROWS = {b"\x1b[A": "up", b"\x1b[B": "down", b"\x1b[C": "right", b"\x1b[D": "left"}
 
 
 @contextlib.contextmanager
 def keys(press: Callable[[str], None], file: int | None = None) -> Iterator[None]:
-    """Call `press` with each key, from a thread of its own; does nothing without a terminal.
+    """Call `press` with each key, from another thread; do nothing without a terminal.
 
     Keys are characters, and `up`, `down`, `left`, `right`. Ctrl-C stays an interrupt.
     """
@@ -28,15 +28,15 @@ def keys(press: Callable[[str], None], file: int | None = None) -> Iterator[None
         yield
         return
     kept = termios.tcgetattr(file)
-    over = threading.Event()
-    thread = threading.Thread(target=_listen, args=(file, press, over), daemon=True)
-    # Without it a key counts after a line feed only, and would be shown in the table.
+    stopped = threading.Event()
+    thread = threading.Thread(target=_listen, args=(file, press, stopped), daemon=True)
+    # Otherwise a key would arrive only after a line feed, and be echoed into the table.
     tty.setcbreak(file)
     thread.start()
     try:
         yield
     finally:
-        over.set()
+        stopped.set()
         thread.join()
         termios.tcsetattr(file, termios.TCSADRAIN, kept)
 
@@ -48,10 +48,10 @@ def _input() -> int | None:
         return None
 
 
-def _listen(file: int, press: Callable[[str], None], over: threading.Event) -> None:
-    # With a limit: a read cannot be woken, and the terminal must not be left in this mode.
-    while not over.is_set():
-        if select.select([file], [], [], LOOK_S)[0]:
+def _listen(file: int, press: Callable[[str], None], stopped: threading.Event) -> None:
+    # `select` with a timeout: a read cannot be woken, and the terminal must leave this mode.
+    while not stopped.is_set():
+        if select.select([file], [], [], POLL_S)[0]:
             read = os.read(file, 96)  # an arrow is three bytes, and a held key repeats itself
             if not read:
                 return

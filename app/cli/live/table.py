@@ -19,7 +19,7 @@ from tidegate.clients.sse import Event
 
 FRAMES_PER_SECOND = 8
 RATE_OVER_S = 5.0  # long enough for a steady figure, short enough to see a change
-FRESH_S = 0.6  # a changed cell is coloured for so long
+FRESH_S = 0.6  # a changed cell is colored for so long
 FIELDS_MAX = 10
 LINES_AROUND = 6
 DECIMALS_MAX = 6  # more of them are noise of binary fractions
@@ -58,7 +58,7 @@ class LiveTable:
         self._granted = ""
         self._note = ""
         self._help = ""
-        self._lock = threading.Lock()  # rich draws from a thread of its own, as keys come from one
+        self._lock = threading.Lock()  # rich draws from its own thread, keys arrive from another
         self._live = Live(
             console=self._console,
             refresh_per_second=FRAMES_PER_SECOND,
@@ -104,7 +104,7 @@ class LiveTable:
 
     def _take(self, event: Event) -> None:
         taken = self._replica.take(event)
-        self._count(taken.rows)
+        self._apply_rows(taken.rows)
         if taken.unreadable:
             self._note = taken.unreadable[-1]
         if event.name == "hello":
@@ -118,7 +118,7 @@ class LiveTable:
         now = time.monotonic()
         self._shown_max = max(3, self._console.height - LINES_AROUND)
         rows = self._sorted()
-        # A page that has lost its rows would show nothing, and look like an empty topic.
+        # A page past the last row would show nothing, and look like an empty topic.
         self._first = min(self._first, max(0, len(rows) - self._shown_max))
         shown = rows[self._first : self._first + self._shown_max]
         records = [_record(row.value) for row in shown]
@@ -159,7 +159,7 @@ class LiveTable:
         changed_at, styles = self._marks.get(row.id, (0.0, {}))
         return styles if now - changed_at < FRESH_S else {}
 
-    def _count(self, rows: list[Row]) -> None:
+    def _apply_rows(self, rows: list[Row]) -> None:
         now = time.monotonic()
         for row in rows:
             if row.op == "oof":
@@ -180,7 +180,7 @@ class LiveTable:
         self._arrivals.append((now, len(rows)))
 
     def _name(self, row: Row) -> str:
-        """Return a line's name: its key's fields, after its topic where there may be several."""
+        """Return a row's name: its key's fields, after its topic where there may be several."""
         name = WHOLE_TOPIC if row.key is None else " ".join(_text(field) for field in row.key)
         return name if row.topic == self._topic else f"{row.topic} {name}"
 
@@ -194,14 +194,14 @@ class LiveTable:
 
 
 class _Column:
-    """The look of one column: its fractions have as many decimals as the longest of them."""
+    """How one column is shown: its fractions have as many decimals as the longest of them."""
 
     def __init__(self, values: list[object]) -> None:
         lengths = [_decimals(value) for value in values if isinstance(value, float)]
         self._decimals = max(lengths, default=0)
 
     def cell(self, value: object, style: str) -> Text:
-        """Return a value as it stands in this column."""
+        """Return a value as this column shows it."""
         is_plain = isinstance(value, float) and _decimals(value) > 0
         text = f"{value:.{self._decimals}f}" if is_plain else _text(value)
         return Text(text, style=style, justify="right" if _is_number(value) else "left")

@@ -32,7 +32,7 @@ def test_a_file_is_published_in_order_and_counted(gateway: Gateway, tmp_path: Pa
     file.write_bytes(b"".join(b'{"n":%d}\n' % number for number in range(2500)))
     ended = call("publish", "many", str(file), "--gateway", gateway.base_url)
     assert ended.code == 0
-    assert ended.err.startswith("Topic many was not there, and is made without a key")
+    assert ended.err.startswith("Topic many did not exist and was created without a key")
     assert ended.err.count("\n") == 1
     found = SUMMARY.fullmatch(ended.out)
     assert found
@@ -49,7 +49,8 @@ def test_a_topic_is_made_with_the_key_that_is_named(gateway: Gateway) -> None:
         return ended.code, ended.err
 
     keyed = ("--key", "/a,/b")
-    assert publish(*keyed) == (0, "Topic made was not there, and is made with the key /a, /b.\n")
+    created = "Topic made did not exist and was created with the key /a, /b.\n"
+    assert publish(*keyed) == (0, created)
     assert gateway.topic("made")["key"] == ["/a", "/b"]
     assert publish(*keyed) == publish() == (0, "")
     code, said = publish("--key", "/b")
