@@ -170,8 +170,7 @@ class Lines:
     """Splits a body that arrives in pieces into its lines; blank lines are skipped."""
 
     def __init__(self) -> None:
-        # A list, joined at the end of a line: adding to bytes would copy a long line for each
-        # piece.
+        # A list, joined at the end of a line: adding to bytes would copy a long line each time.
         self._pieces: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:

@@ -17,11 +17,11 @@ import httpx2
 
 CHUNKS_WAITING_MAX = 8  # httpx2 gives what one read of the socket gave, at most 64 KiB
 FULL_S = 0.5
-"""How long a full queue is waited for before the thread looks whether it is still read."""
+"""How long the thread waits for room in a full queue before it checks whether it is to stop."""
 
 
 class BodyTimeout(Exception):
-    """No bytes came within the given time."""
+    """No bytes arrived within the given time."""
 
 
 class BodyReader:
@@ -56,7 +56,7 @@ class BodyReader:
         """Return the next bytes, or None at the end.
 
         Raises:
-            BodyTimeout: no bytes came for `seconds_max`.
+            BodyTimeout: no bytes arrived for `seconds_max`.
             httpx2.TransportError: the connection was lost.
         """
         try:
@@ -85,7 +85,7 @@ class BodyReader:
             self._put(last)
 
     def _put(self, arrived: bytes | Exception | None) -> None:
-        """Wait for room in the queue, unless the body was stopped: nobody may read it any more."""
+        """Wait for room in the queue; give up if the body was stopped, as nobody may read it."""
         while True:
             with contextlib.suppress(queue.Full):
                 self._arrived.put(arrived, timeout=FULL_S)

@@ -5,9 +5,9 @@ GatewayError
 |- GatewayUnreachable  no answer, or a lost connection
 |  `- StreamLost       a running stream ended, broke off or fell silent
 |- AnswerInvalid       the answer does not come from a gateway
-|- TokenUnusable       the file of the token cannot be read
+|- TokenUnusable       the token file cannot be read, or there is no token in it
 |- PublisherStopped    some messages were not confirmed by an answer
-`- CertificateUnusable the file of authorities, or of the client's certificate, cannot be read
+`- CertificateUnusable the file of authorities, or of the client's certificate, cannot be used
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOO_LARGE = frozenset({413, 414, 431})
 
 
 class GatewayError(Exception):
-    """Base: `str()` is one readable line."""
+    """Base class; `str()` is one readable line."""
 
 
 def without_traceback(error: Exception) -> Exception:
@@ -31,7 +31,7 @@ def without_traceback(error: Exception) -> Exception:
 
 
 class TokenUnusable(GatewayError):
-    """The file of the token cannot be read, or holds no token."""
+    """The token file cannot be read, or the file or function gives no token."""
 
 
 class PublisherStopped(GatewayError):
@@ -56,12 +56,12 @@ class CertificateUnusable(GatewayError):
 
 
 class GatewayProblem(GatewayError):
-    """A refusal. `code` is one of the documented codes; `position` counts characters from 0.
+    """The gateway, or a proxy before it, refused a request.
 
     Attributes:
         status: the HTTP status.
-        code: for programs, such as `topic-unknown`; `http-502` and the like where the answer came
-            from something other than a gateway, such as a proxy.
+        code: one of the documented codes, such as `topic-unknown`; `http-502` and the like where
+            the answer did not come from a gateway but, for example, from a proxy.
         title: the kind of refusal in words.
         detail: this refusal in words; may be empty.
         position: 0-based character of the fault in the options or the filter, if known.
@@ -97,14 +97,14 @@ class GatewayProblem(GatewayError):
 
     @property
     def is_proxy_outage(self) -> bool:
-        """True for an error of a proxy, such as while the gateway restarts, that may pass.
+        """True for a proxy's error that may pass, such as one while the gateway restarts.
 
-        False for a request that a proxy finds too large: that does not pass.
+        False if the proxy finds the request too large: that does not pass.
         """
         return self.code.startswith(FOREIGN) and self.status not in TOO_LARGE
 
     def __str__(self) -> str:
-        # The detail names the topic already if the topic is unknown.
+        # The detail of `topic-unknown` names the topic already.
         is_named = not self.about or self.about in self.detail
         where = "" if is_named else f", {self.about}"
         where += f", field {self.pointer}" if self.pointer else ""
@@ -135,4 +135,4 @@ class StreamLost(GatewayUnreachable):
 
 
 class AnswerInvalid(GatewayError):
-    """An unexpected content type, bytes that are not UTF-8, or an event that is too large."""
+    """An answer that no gateway gives, such as one of another content type or not in UTF-8."""

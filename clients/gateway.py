@@ -163,7 +163,7 @@ class Gateway:
         self, topic: str, body: bytes, producer: str, sequence: int, media_type: str = NDJSON
     ) -> Published:
         """Publish a body under a number, once: NDJSON envelopes, or one message as it is."""
-        # Lines may be removals, which only an envelope can say; a single message goes as it is.
+        # Lines may be removals, which need envelopes; a single message is sent as it is.
         post = Post.of([body], producer=producer, sequence=sequence, media_type=media_type)
         publish = requests.publish(topic, post, enveloped=media_type == NDJSON)
         return self._transport.ask(publish)
@@ -177,7 +177,7 @@ class Gateway:
         *,
         enveloped: bool = False,
     ) -> int:
-        """Keep messages aside until a commit names their stage; return their number.
+        """Store messages at the gateway until a commit names their stage; return their number.
 
         Args:
             topic: the topic of the commit.
@@ -242,7 +242,7 @@ class Gateway:
         """
 
         def send(batch: Batch) -> Published:
-            return self._transport.ask(requests.publish(topic, batch.post, once=True))
+            return self._transport.ask(requests.publish(topic, batch.post, caller_retries=True))
 
         return Publisher(send, Outbox(limits, producer), Retry(patience_s))
 
@@ -325,7 +325,7 @@ class Gateway:
             self._transport.fetch(f"{topic_path(topic)}/sow", {"format": "envelope"}, file)
             file.seek(0)
             while piece := file.read(PIECE_BYTES):
-                yield piece + file.readline()  # up to the end of the line that it has cut
+                yield piece + file.readline()  # with the rest of its last line
 
     # Subscriptions
 

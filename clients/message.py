@@ -23,7 +23,7 @@ def lines_of(messages: Any) -> Iterator[bytes]:
     is_message = isinstance(messages, Mapping | str | TEXT) or hasattr(messages, "model_dump")
     if is_message or is_dataclass(messages) or not isinstance(messages, Iterable):
         messages = [messages]
-    elif hasattr(messages, "columns"):  # it would give their names
+    elif hasattr(messages, "columns"):  # iterating a frame gives the names of its columns
         raise TypeError(
             "a frame is not a message: publish its rows, with None in place of NaN, by "
             "frame.astype(object).where(frame.notna(), None).to_dict('records') of pandas or "

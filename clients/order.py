@@ -1,6 +1,6 @@
-"""Rows in the order of the gateway, whose own language of orders is used here.
+"""Rows in the order of the gateway, by its own language of orders.
 
-It is imported when rows are sorted: it parses paths with a library that takes long to load.
+`keys` is imported only when rows are sorted: parsing paths needs a library that loads slowly.
 """
 
 from __future__ import annotations

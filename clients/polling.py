@@ -1,7 +1,7 @@
-"""A subscription followed by long-polling, where a proxy keeps event streams back: as decisions.
+"""The state of a subscription that long-polls, because a proxy holds event streams back.
 
 No I/O, no clock, no threads. It says what to ask next, and turns answers into the events that a
-stream would have brought.
+stream would have sent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _POSITION = re.compile(r"([A-Za-z0-9]{1,64})_([0-9]{1,19})", re.ASCII)
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A row of the State Protocol; what is not read of it keeps the text that was sent."""
+    """A row of the State Protocol; its value stays the JSON text that was sent."""
 
     headers: Mapping[str, str]
     key: str = "null"
@@ -43,7 +43,7 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def is_removal(self) -> bool:
-        """True if the record of the key has left."""
+        """True if the record of the key is removed."""
         return self.headers.get("operation") == "delete"
 
 
@@ -89,7 +89,7 @@ class Polling:
 
     Attributes:
         why_not: why it cannot be polled; empty if it can, as far as is known.
-        is_whole: the last answer has brought all that there was.
+        is_whole: the last answer contained all that there was.
     """
 
     def __init__(self, topic_name: str, params: Mapping[str, str]) -> None:
@@ -106,7 +106,7 @@ class Polling:
 
     @property
     def is_granted(self) -> bool:
-        """True if the gateway has said what a stream would be granted, and what else is needed."""
+        """True if the granted options are known, and the topic's type where the format needs it."""
         return bool(self._granted) and (self._form != "value" or "type" in self._granted)
 
     def begin(self, last_id: str) -> None:
@@ -155,7 +155,7 @@ class Polling:
         return ""
 
     def _events(self, page: Page, last_id: str) -> Iterator[Event]:
-        # An id says that everything up to it has come, so only the last event of a flush has it.
+        # An id says that everything up to it has arrived: only the last event of a flush has one.
         found = _POSITION.fullmatch(page.place)
         place = f"{found[1]}-{int(found[2])}" if found and page.is_whole else last_id
         made = list(self._made(page))
@@ -201,7 +201,7 @@ class Polling:
 
     def _envelope(self, change: Change) -> str:
         op = "oof" if change.is_removal else "snapshot" if self._is_in_snapshot else "publish"
-        # Which of the reasons it was is not told.
+        # The answer does not say why the record was removed.
         reason = ',"reason":"missed"' if change.is_removal else ""
         value = bytes(change.value).decode()
         about = f'"topic":{_text(self._topic)},"op":"{op}"{reason},"key":{change.key}'

@@ -153,13 +153,13 @@ class Replica:
     at its end, so that a record that it repeats is no change.
 
     A record whose value this client cannot read, such as `1e400` from a store of an earlier
-    version, is not held until it has another one: an older value would pass for the newest. One
-    whose key has such a number is never held.
+    version, is not held until it has a readable value: an older one would pass for the newest. A
+    record whose key has such a number is never held.
     """
 
     def __init__(self) -> None:
         self._rows: dict[RecordId, Row] = {}
-        # The ids of each topic: those of one topic of a pattern are not sought among all.
+        # The ids of each topic, so that those of one topic are found without a search of all.
         self._ids: dict[str, set[RecordId]] = {}
         self._unseen: dict[str, set[RecordId]] = {}
         self._unreadable: set[RecordId] = set()
@@ -202,7 +202,7 @@ class Replica:
             case "unsubscribed":
                 fields = _decoded(event)
                 self._unseen.pop(fields.get("topic", ""), None)
-                # One that comes again keeps its records: the snapshot to come says what has left.
+                # A subscription that begins again keeps its records until its next snapshot.
                 if comes_again(event):
                     return taken
                 reason = "deleted" if fields.get("reason") == "REMOVED" else "unsubscribed"
@@ -293,8 +293,8 @@ class Replicas(dict[str, Replica]):
     """The records of each subscription of a session, by its name."""
 
     def named(self, name: str) -> str:
-        """Have a replica for a new subscription, and return its name."""
-        # The stream may have met the name first: its replica has rows by now.
+        """Add a replica for a new subscription, and return its name."""
+        # The stream may have seen the name first: its replica has rows then.
         self.setdefault(name, Replica())
         return name
 
@@ -380,7 +380,7 @@ def _row_of(text: bytes | msgspec.Raw) -> Mapping[str, Any] | Unreadable:
         return given
     if not isinstance(given.get("topic"), str) or "op" not in given:
         raise AnswerInvalid("a message of the stream is not an envelope")
-    # Of a key that cannot be read its own text: no record is held under it.
+    # A key that cannot be read is named by its own text, under which no record is held.
     key_text = bytes(fields["key"]).decode() if "key" in reasons else _key_text(given.get("key"))
     named = "the record" if key_text == "null" else f"record {key_text}"
     reason = next(iter(reasons.values()))

@@ -1,7 +1,7 @@
 """Requests to a gateway as data: what is sent, and how its answer is read.
 
-Both clients send these, one waiting in a thread and the other in a task, so that neither has a
-word of HTTP of its own.
+Both clients send these, one waits in a thread and the other in a task; neither builds requests of
+its own.
 """
 
 from __future__ import annotations
@@ -195,21 +195,26 @@ def delete_topic(name: str, *, if_match: str | None = None) -> Request[None]:
 
 
 def publish(
-    topic: str, post: Post, *, enveloped: bool = False, delta: bool = False, once: bool = False
+    topic: str,
+    post: Post,
+    *,
+    enveloped: bool = False,
+    delta: bool = False,
+    caller_retries: bool = False,
 ) -> Request[Published]:
     """Publish a body.
 
-    `enveloped`: each of its lines is an envelope; `delta`: each is a patch of its record; `once`:
-    it is not repeated by the transport.
+    `enveloped`: each of its lines is an envelope; `delta`: each is a patch of its record;
+    `caller_retries`: the transport does not, unless it retries every request.
     """
     params = request_of(format="envelope" if enveloped else None, delta="true" if delta else None)
     given = {"content": post.body, "headers": post.headers, "params": params}
     path = f"{topic_path(topic)}/messages"
-    return Request("POST", path, _published, given, takes_effect_once=not once)
+    return Request("POST", path, _published, given, takes_effect_once=not caller_retries)
 
 
 def stage(topic: str, post: Post, *, enveloped: bool) -> Request[int]:
-    """Keep messages aside; the answer is their number."""
+    """Store messages for a commit; the answer is their number."""
     path, params = f"{topic_path(topic)}/messages", {"format": "envelope"} if enveloped else None
     given = {"content": post.body, "headers": post.headers, "params": params}
     return Request("POST", path, _staged, given, takes_effect_once=True)

@@ -1,4 +1,4 @@
-"""Trying again: the pauses between attempts, the end of patience, and outages of a gateway."""
+"""Retries: the pauses between attempts, when to give up, and outages of a gateway."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ PATIENCE_S = 10.0
 TOO_MANY = 429
 PAUSE_FIRST_S = 0.25
 PAUSE_MOST_S = 2.0  # of a request: someone waits for its answer
-# Of a subscription: its records are old meanwhile. With the gateway's own `retry:`, 1 to 5 s, the
-# readers of a gateway come back spread over ten seconds.
+# Of a subscription, whose records are old meanwhile. With the gateway's own `retry:`, 1 to 5 s, the
+# readers of a restarted gateway reconnect spread over ten seconds.
 RETURN_MOST_S = 5.0
 
 Answer = TypeVar("Answer")
@@ -107,7 +107,7 @@ class Attempts:
         if not self._is_worth_retrying(error):
             raise error
         is_first = self._give_up_at is None
-        # From the first failure on: a slow answer is not held against the retries.
+        # Counted from the first failure: the time of a slow answer does not count.
         give_up_at = now + self._seconds_max if self._give_up_at is None else self._give_up_at
         self._give_up_at = give_up_at
         wait_s = self._backoff.wait_s(getattr(error, "retry_after_s", None) or 0.0)
@@ -166,7 +166,7 @@ class Retry:
                 return ask()
             except Exception as error:
                 wait_s = attempts.wait_s(error, self._clock())
-            # Outside of `except`: what a pause raises, such as a stop, is no effect of the failure.
+            # Outside of `except`: an exception of the pause, such as a stop, is not chained to it.
             self._pause(wait_s)
 
     def attempts(
@@ -201,7 +201,7 @@ Trouble = Callable[[str], None]
 
 
 def reporting(trouble: Trouble | None) -> OnRetry | None:
-    """Return what tells `trouble` of the first failure of a request that is retried."""
+    """Return a callback that reports the first failure of a retried request to `trouble`."""
     if trouble is None:
         return None
 
@@ -214,8 +214,8 @@ def reporting(trouble: Trouble | None) -> OnRetry | None:
 class Outage:
     """The time between a lost connection and the next `hello`.
 
-    A refusal by what the topic is at the moment (`OF_TOPIC`) belongs to it: a gateway without a
-    store has restarted, and the topic's publisher has not made it again, or not as it was.
+    A refusal because of the topic's present state (`OF_TOPIC`) belongs to it: a gateway without a
+    store has restarted, and the publisher has not created the topic again, or not as it was.
 
     Args:
         trouble: called with a sentence once for each kind of failure in an outage.

@@ -1,4 +1,4 @@
-"""A session of many subscriptions on one stream, each with a replica of its own."""
+"""A session of many subscriptions on one stream, each with its own replica."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.clients.requests import subscribing
 from tidegate.clients.subscription import Subscription
 
 Ask = Callable[[str, str, Fields | None], Fields]
-"""Method, what follows the session's address, and the body; the answer's object, if any."""
+"""From method, path after the session's address, and body to the JSON object of the answer."""
 
 
 class Session:
@@ -79,7 +79,7 @@ class Session:
         """Return the session's state and its subscriptions."""
         return self._ask("GET", "", None)
 
-    # Without a request: it is called where the gateway may not answer.
+    # Without a request, as it is called where the gateway may not answer.
     def stop(self) -> None:
         """Stop reading, at once also where another thread waits; the gateway keeps the session."""
         self._events.close()

@@ -3,10 +3,10 @@
 It follows the standard except in two points: bytes that are not UTF-8 are an error, not a
 replacement character, and the size of an event is bounded.
 
-httpx2 has an `EventSource` of its own, which does not fit. It reads the answer itself, which hides
-the comments that distinguish a quiet stream from a lost one and leaves no way to stop a waiting
-read. It replaces bytes that are not UTF-8, keeps a byte order mark, makes an event of an id alone,
-and reports `retry` only with the next event.
+The `EventSource` of httpx2 does not fit. It reads the answer itself, which hides the comments that
+distinguish a quiet stream from a lost one and leaves no way to stop a waiting read. It replaces
+bytes that are not UTF-8, keeps a byte order mark, makes an event of an id without data, and reports
+`retry` only with the next event.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidegate.clients.errors import AnswerInvalid
 
 EVENT_BYTES_MAX = 64 * 1024 * 1024  # a server that never ends a line must not fill the memory
 BOM = b"\xef\xbb\xbf"
-# Eleven days in ms: more digits are no wait that anybody meant.
+# Up to eleven days in ms: a longer wait is a mistake.
 _DIGITS = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
@@ -117,7 +117,7 @@ class Parser:
             self._first_line = False
             line = line.removeprefix(BOM)
         if not line:
-            return self._finished()
+            return self._end_event()
         self._event_bytes += len(line)
         try:
             name, _, content = line.decode("utf-8").partition(":")
@@ -137,7 +137,7 @@ class Parser:
         elif name == "retry" and _DIGITS.fullmatch(content):
             self.retry_ms = int(content)
 
-    def _finished(self) -> Event | None:
+    def _end_event(self) -> Event | None:
         """Return the event that a blank line ends; an id without data only moves the id."""
         self.last_id = self._next_id
         texts, name = self._texts, self._name

@@ -1,4 +1,4 @@
-"""One event stream across its connections, as decisions: no I/O, no clock, no threads.
+"""The state of one event stream across its connections: no I/O, no clock, no threads.
 
 The readers of bytes (`subscription.py`, `aio/subscription.py`) ask it what an answer means, what
 to do after a loss, and how long to wait. Times are seconds of any clock that never goes back.
@@ -32,27 +32,27 @@ AGAIN_SECONDS = 300.0
 """How long a subscription is polled before its stream is tried again."""
 AGAIN_HELLO_SECONDS_MAX = 5.0  # meanwhile nothing is polled
 GATEWAY = "Tidegate-Gateway"
-NO_CONTENT = 204  # the standard's word for "do not reconnect"
+NO_CONTENT = 204  # WHATWG HTML, section 9.2: do not reconnect
 SESSION_UNKNOWN = "session-unknown"
 OPTIONS_INVALID = "options-invalid"
 BOOKMARK_EXPIRED = "BOOKMARK_EXPIRED"
-"""Why a subscription ends whose next messages are gone, with `bookmark_not_found=fail`."""
+"""The reason for an end because the next messages are gone, with `bookmark_not_found=fail`."""
 NOWHERE = "unknown-0"
 """A place that no gateway knows: a topic resumes from it with a snapshot."""
 
 
 class Substitute(Protocol):
-    """What follows a subscription while its stream is held back: `Polling`."""
+    """Follows a subscription while its stream is held back, as `Polling` does."""
 
     why_not: str
 
     @property
     def is_granted(self) -> bool:
-        """True if the next answer brings events, and none before has."""
+        """True if requests for rows can follow: what a stream would be granted is known."""
 
     @property
     def is_whole(self) -> bool:
-        """True if the last answer has brought all that there was."""
+        """True if the last answer contained all that there was."""
 
     def begin(self, last_id: str) -> None:
         """Begin after the last event of a stream."""
@@ -81,11 +81,11 @@ class Stream:
         gateway_id: the gateway that serves the connection, if it is one of several.
         last_id: the id of the last event that was taken: `Last-Event-ID` of the next attempt.
         connections: how many times it was opened.
-        is_over: True if nothing more is to come, and nothing is to be opened.
-        is_dropped: True if the connection is to be closed, and the stream begun again.
+        is_over: True if no more events follow, and no connection is to be opened.
+        is_dropped: True if the connection is to be closed, and the stream restarted.
         silence_s_max: a connection that is silent for longer is lost.
-        is_heard: something has come on this connection.
-        is_polling: polling brings what the stream does not.
+        is_heard: bytes have arrived on this connection.
+        is_polling: polling replaces the stream.
         places: of a pattern, the bookmarks by topic, for a reconnect after its session is gone.
     """
 
@@ -116,7 +116,7 @@ class Stream:
         self._backoff = backoff or Backoff()
         self.places: Places | None = None
         self._retry_s = 0.0
-        self._retry_after_s = 0.0  # of the last attempt, for the next one alone
+        self._retry_after_s = 0.0  # of the last attempt, only for the next one
         self._parser = Parser(last_id)
         self.gateway_id = ""
         self._farewell = ""
@@ -155,7 +155,7 @@ class Stream:
     def opened(self, status: int, headers: Mapping[str, str]) -> tuple[Event, ...]:
         """Record the answer to an attempt: 200, or 204 for a stream that is over.
 
-        Returns the event that the last connection would have brought: a subscription to one topic
+        Returns the event that the lost connection would have delivered: a subscription to one topic
         is over because the topic was deleted.
         """
         self.connections += 1
@@ -190,14 +190,14 @@ class Stream:
             if self.places is not None:
                 self.places.apply(event)
             yield event
-            if self.is_dropped:  # by the taker of this event: later ones would build on it
+            if self.is_dropped:  # by the consumer of this event: later ones would build on it
                 return
         self.last_id = self._parser.last_id  # also moved by an id without data
         if self._parser.retry_ms is not None:
             self._retry_s = self._parser.retry_ms / 1000
 
     def ended(self) -> None:
-        """Record that a connection has ended as an answer ends.
+        """Record that a connection has ended normally, without an error.
 
         Raises:
             GatewayProblem: it was refused by an event, and no attempt can succeed.
@@ -212,7 +212,7 @@ class Stream:
     def failed(
         self, error: GatewayProblem | GatewayUnreachable | AnswerInvalid, now: float
     ) -> None:
-        """Record a refused attempt, a lost connection, or an answer that is none of a gateway.
+        """Record a refused attempt, a lost connection, or an answer that no gateway gives.
 
         Raises:
             GatewayError: `error` itself, if no attempt can succeed, or if it was the first one.
@@ -285,13 +285,13 @@ class Stream:
         assert polling is not None, "should_poll was true"
         self._retry_after_s = _retry_after_s(error)
         self.is_polling = False
-        # It is not the stream alone: that is tried first, and what is polled then begins again.
+        # Polling fails, too: the stream is tried first, and polling would begin after `last_id`.
         self._polls_until = 0.0
         polling.begin(self.last_id)
         if self.connections == 0 and not self._was_reached:
             raise error
         is_refused = isinstance(error, GatewayProblem) and error.code == OPTIONS_INVALID
-        if is_refused and polling.is_granted:  # so a stream takes them
+        if is_refused and polling.is_granted:  # a stream accepts these options, polling does not
             polling.why_not = str(error)
             self._outage.record(_not_polled(polling.why_not))
             return
@@ -346,14 +346,14 @@ class Stream:
                 raise expired
             self.report(str(expired))  # its other subscriptions go on
         elif event.name == "refused" and (topic := _fields(event).get("topic")):
-            # Of a pattern, which goes on without the topic: nobody would miss what never comes.
+            # A pattern goes on without the topic, whose absence nobody would notice.
             self.report(f"{topic}: {_fields(event).get('detail') or 'a topic is left out'}")
         elif event.name == "refused":
             self._refusal = problem_from(_fields(event))
 
 
 class Streamed:
-    """What a subscription shows of its stream, whoever reads the bytes."""
+    """The properties of a subscription's stream, shared by both readers of bytes."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -384,7 +384,7 @@ class Streamed:
         return self._stream.is_polling
 
     def restart(self) -> None:
-        """Drop the connection and begin again, without a place; called by who iterates."""
+        """Drop the connection and restart without a place; call it from the iterating code."""
         self._stream.restart()
 
     def report(self, sentence: str) -> None:
@@ -401,7 +401,7 @@ def _missing(resumed: Mapping[str, Any]) -> str:
 
 
 def _expired(unsubscribed: Mapping[str, Any]) -> GatewayProblem:
-    """Return the refusal that a request for a subscription that has ended so would get."""
+    """Return the refusal that a request to resume the ended subscription would get."""
     return GatewayProblem(
         410,
         "bookmark-expired",

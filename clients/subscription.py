@@ -1,4 +1,4 @@
-"""A subscription that outlives its connection: it notices silence and resumes where it was."""
+"""A subscription that survives its connections: it detects silence and resumes where it was."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tidegate.clients.stream import Stream, Streamed
 
 Connect = Callable[[str], httpx2.Response]
 Ask = Callable[[Any], Any]
-"""Makes a request of `requests.py`, and returns what it has read of the answer."""
+"""Sends a `Request` and returns the decoded response."""
 
 
 class Subscription(Streamed):
     """An iterator over the events of one subscription, control events included.
 
     A lost or silent connection is reopened with `Last-Event-ID`; the gateway then sends `hello`
-    and, if messages were missed, `resumed`. Where a proxy keeps the stream back, it is polled, and
-    the events are those that the answers stand for. The iterator ends when the gateway ends the
+    and, if messages were missed, `resumed`. Where a proxy holds the stream back, the subscription
+    is polled, and the answers become the same events. The iterator ends when the gateway ends the
     subscription, after `for_s`, or after `close` from any thread.
 
     Args:
@@ -92,7 +92,7 @@ class Subscription(Streamed):
                 self._wait(self._stream.wait_s())
 
     def _poll(self) -> Generator[Event, None, bool]:
-        """Yield the events that one request brings; return True if it was answered."""
+        """Yield the events of one polling request; return True if it was answered."""
         try:
             answer = self._answered(self._stream.next_poll())
         except CancelledError:
@@ -161,9 +161,7 @@ class Subscription(Streamed):
         Raises:
             StreamLost: the connection was lost, or silent for too long.
         """
-        left_s, seconds = self._left_s(), self._stream.silence_s_max
-        if left_s is not None:
-            seconds = min(seconds, left_s)
+        seconds = self._limit_to_end(self._stream.silence_s_max)
         try:
             return body.read(seconds)
         except BodyTimeout:
@@ -180,11 +178,14 @@ class Subscription(Streamed):
         """Return the seconds until the iteration ends; None for no end."""
         return None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
 
+    def _limit_to_end(self, seconds: float) -> float:
+        """Return `seconds`, or the time until the iteration ends if that is shorter."""
+        left_s = self._left_s()
+        return seconds if left_s is None else min(seconds, left_s)
+
     def _finished(self) -> bool:
         late = self._ends_at is not None and time.monotonic() >= self._ends_at
         return self._stream.is_over or late or self._closed.is_set()
 
     def _wait(self, seconds: float) -> None:
-        if self._ends_at is not None:
-            seconds = min(seconds, self._ends_at - time.monotonic())
-        self._closed.wait(max(0.0, seconds))
+        self._closed.wait(self._limit_to_end(seconds))

@@ -22,16 +22,16 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+", re.ASCII)
 class Token(httpx2.Auth):
     """A bearer token, from a text, a function or a file; without any, requests carry none.
 
-    A function is called, and a file is read, at each request, so that whoever renews the token need
-    not tell its readers; a refused one is read once more. Processes of Spark find the token in
-    their own environment, never in a plan.
+    A function is called, and a file is read, at each request, so that a renewed token is used at
+    once; after a refusal it is read once more. Processes of Spark find the token in their own
+    environment, never in a plan.
 
     Args:
         source: text of the token, or a function that returns it; it must not wait.
-        file: that holds one; it is used if there is no source.
+        file: a file with the token; used if there is no source.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text is no token.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Token(httpx2.Auth):
         """Add the token to a request; send it once more with another one if it is refused.
 
         Raises:
-            TokenUnusable: the file cannot be read, or holds none.
+            TokenUnusable: the file cannot be read, or the file or function gives no token.
         """
         text = self._read()
         if text is not None:
@@ -81,26 +81,25 @@ class Token(httpx2.Auth):
             try:
                 return _checked(self._call())
             except ValueError as error:
-                raise TokenUnusable(f"The function of the token: {error}") from None
+                raise TokenUnusable(f"The token function: {error}") from None
         if self._text is not None or self._file is None:
             return self._text
         try:
             with self._file.open("rb") as file:
                 text = file.read(TOKEN_BYTES_MAX).decode("ascii", "replace")
         except OSError as error:
-            detail = f"The token's file cannot be read: {error.strerror}"
-            raise TokenUnusable(detail) from None
+            raise TokenUnusable(f"The token file cannot be read: {error.strerror}") from None
         try:
             return _checked(text)
         except ValueError as error:
-            raise TokenUnusable(f"The token's file: {error}") from None
+            raise TokenUnusable(f"The token file: {error}") from None
 
 
 TokenSource = Token | str | Callable[[], str] | None
 
 
 def _checked(text: str) -> str:
-    # The error does not repeat the text: it may be a token with a slip in it.
+    # The error does not repeat the text: it may be a token with one wrong character.
     if not _TOKEN.fullmatch(text.strip()):
         raise ValueError("expected a token, one word of letters, digits and . _ ~ + / = -")
     return text.strip()

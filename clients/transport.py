@@ -73,11 +73,11 @@ class Addresses:
         return any(address.startswith("https:") for address in self._all)
 
     def answered(self, answer: httpx2.Response) -> None:
-        """Record an answer; a gateway that is out, or hidden, gives way to the next address."""
+        """Record an answer; use the next address if the gateway is out or a proxy has answered."""
         self._was_reached, self._unconnected = True, 0
         is_foreign = not is_fine(answer) and media_type_of(answer) != PROBLEM
         if answer.status_code == OUT or is_foreign:
-            self._turn()
+            self._use_next()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -85,7 +85,7 @@ class Addresses:
         try:
             yield
         except AnswerInvalid:
-            self._turn()
+            self._use_next()
             raise
 
     def failure(self, error: httpx2.HTTPError) -> GatewayUnreachable:
@@ -100,10 +100,10 @@ class Addresses:
         failure.was_reached = self._was_reached
         failure.timed_out = isinstance(error, httpx2.ReadTimeout)
         failure.tries_next_address = is_unconnected and self._unconnected % len(self._all) != 0
-        self._turn()
+        self._use_next()
         return failure
 
-    def _turn(self) -> None:
+    def _use_next(self) -> None:
         self._at = (self._at + 1) % len(self._all)
 
 
@@ -140,9 +140,9 @@ class Transport:
 
     @property
     def _http(self) -> httpx2.Client:
-        """The connections of this process: with a forked one's parent it would mix up answers."""
+        """The connections of this process: a fork must not read answers to its parent."""
         process = os.getpid()
-        # The parent's are kept, as closing them here could say goodbye in its name.
+        # The parent's are kept: closing them here could end its TLS connections.
         if process not in self._clients:
             self._clients[process] = self._new()
         return self._clients[process]
@@ -201,19 +201,18 @@ class Transport:
     ) -> httpx2.Response:
         """Return the open answer of a stream of events after the id `after`.
 
-        A gateway that is well sends the header at once; without it the answer is given up after
+        A healthy gateway sends the header at once; without it the request fails after
         `seconds_max`.
         """
         answer = self._send(method, path, **stream_arguments(after, seconds_max), **given)
-        # This limit was for the answer's header. The first event brings the one for silence; the
-        # subscription watches it.
+        # The subscription watches for silence: this limit was for the answer's header.
         answer.request.extensions["timeout"]["read"] = None
         try:
             if answer.status_code != NO_CONTENT:
                 with self.addresses.reading():
                     require_media_type(answer, EVENT_STREAM)
         except AnswerInvalid:
-            answer.close()  # unread, it would keep its connection from the pool
+            answer.close()  # an unread answer keeps its connection out of the pool
             raise
         return answer
 
@@ -250,11 +249,11 @@ def http_arguments(addresses: Addresses, answer_seconds_max: float, token: Token
     """Return the arguments of httpx2's client, of either kind."""
     return {
         "timeout": httpx2.Timeout(answer_seconds_max, connect=CONNECT_SECONDS_MAX),
-        # By default a hundred: as many open streams would leave no connection for a request.
+        # The default is 100: as many open streams would leave no connection for a request.
         "limits": httpx2.Limits(max_connections=None, max_keepalive_connections=20),
         "auth": token,
         "trust_env": False,
-        # Loading certificates for nothing costs 20 ms a client, and every task of Spark makes one.
+        # Without need, loading certificates takes 20 ms, and every task of Spark creates a client.
         "verify": addresses.are_secure and _trusting(),
     }
 
@@ -276,7 +275,7 @@ def given_of(query: dict[str, str | int | None]) -> dict[str, str | int]:
 
 
 def is_fine(answer: httpx2.Response) -> bool:
-    """Return True for a success, and for an answer that the asker has already."""
+    """Return True for a success, and for a 304: the caller has the answer already."""
     return answer.is_success or answer.status_code == NOT_MODIFIED
 
 
@@ -303,7 +302,7 @@ def _checked_address(text: str) -> str:
 
 
 def _trusting() -> ssl.SSLContext:
-    """Return whom this client trusts, and the certificate by which a gateway may know it.
+    """Return the TLS context: the trusted authorities, and the client's own certificate.
 
     The authorities are those of SSL_CERT_FILE or SSL_CERT_DIR, else the system's. The certificate
     is that of TIDEGATE_CLIENT_CERT: one file in PEM, with its chain and its key.

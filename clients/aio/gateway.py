@@ -141,7 +141,8 @@ class AsyncGateway:
         """Return a publisher of batches that count once each; see `Gateway.publisher`."""
 
         async def send(batch: Batch) -> Published:
-            return await self._transport.ask(requests.publish(topic, batch.post, once=True))
+            publish = requests.publish(topic, batch.post, caller_retries=True)
+            return await self._transport.ask(publish)
 
         return AsyncPublisher(send, Outbox(limits, producer), Retry(patience_s))
 

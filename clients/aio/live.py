@@ -22,7 +22,7 @@ AsyncSubscribe = Callable[[Mapping[str, str]], AsyncSubscription]
 
 
 class AsyncLive(Records):
-    """The records of a subscription, which a task of its own keeps up to date.
+    """The records of a subscription, which a task keeps up to date.
 
     It behaves as `Live`; arguments are the same.
     """
@@ -97,7 +97,7 @@ class AsyncLive(Records):
         """End the subscription; the records stay as they are."""
         self._task.cancel()
         await asyncio.wait([self._task])
-        # A task that is cancelled before its first step runs nothing of its own.
+        # A task that is canceled before its first step does not run its `finally`.
         self._finish("CLOSED")
 
     async def __aenter__(self) -> Self:

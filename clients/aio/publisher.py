@@ -1,4 +1,4 @@
-"""A publisher for programs with an event loop."""
+"""A publisher for asyncio."""
 
 from __future__ import annotations
 

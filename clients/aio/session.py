@@ -11,7 +11,7 @@ from tidegate.clients.replica import Replicas, SessionEvent
 from tidegate.clients.requests import subscribing
 
 AsyncAsk = Callable[[str, str, Fields | None], Awaitable[Fields]]
-"""Method, what follows the session's address, and the body; the answer's object, if any."""
+"""From method, path after the session's address, and body to the JSON object of the answer."""
 
 
 class AsyncSession:

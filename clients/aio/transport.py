@@ -89,7 +89,7 @@ class AsyncTransport:
                 with self.addresses.reading():
                     require_media_type(answer, EVENT_STREAM)
         except AnswerInvalid:
-            await answer.aclose()  # unread, it would keep its connection from the pool
+            await answer.aclose()  # an unread answer keeps its connection out of the pool
             raise
         return answer
 

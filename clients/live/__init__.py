@@ -1,1 +1,1 @@
-"""Live dicts: the records of a subscription, kept up to date behind the caller's back."""
+"""Live dicts: the records of a subscription, kept up to date in the background."""

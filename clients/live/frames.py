@@ -1,4 +1,4 @@
-"""Records as tables of PyArrow, pandas and polars, none of which the client needs by itself."""
+"""Records as tables of PyArrow, pandas and polars, none of which the client requires."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def to_polars(values: list[Any]) -> polars.DataFrame:
 def _column(arrow: Any, column: list[Any]) -> Any:
     integers = {each for each in column if isinstance(each, int) and not isinstance(each, bool)}
     is_mixed = any(isinstance(each, float) for each in column)
-    # Arrow makes floats of integers beside floats, and rounds those that are too long.
+    # In a column with floats, Arrow converts integers to floats and rounds long ones.
     allowed = EXACT_IN_FLOAT if is_mixed else INT64
     if all(each in allowed for each in integers):
         try:

@@ -21,20 +21,20 @@ from tidegate.clients.subscription import Subscription
 
 LEAVE_SECONDS_MAX = 10.0
 _FORKED = threading.Lock()
-"""Held by the thread of a forked process that begins a live dict anew."""
+"""Held while a live dict is restarted in a forked process."""
 
 Subscribe = Callable[[Mapping[str, str]], Subscription]
 
 
 class Live(Records):
-    """The records of a subscription, which a thread of its own keeps up to date.
+    """The records of a subscription, which a thread keeps up to date.
 
     Used as a context manager, it waits for the records when it is entered, and raises if they are
     refused. A lost connection is reopened and resumed; meanwhile `outage` says why the values are
-    old. After an error that no attempt can heal the records stay as they are, and `changes` and
+    old. After an error that no attempt can fix the records stay as they are, and `changes` and
     `ready` raise it.
 
-    In a forked process, which has no such thread, it begins anew when it is first used there, and
+    In a forked process, which has no such thread, it restarts when it is first used there, and
     waits for the records.
 
     Args:
@@ -64,7 +64,7 @@ class Live(Records):
         with _FORKED:
             if os.getpid() == self._process:
                 return  # another thread was faster
-            # A thread that is not here may hold the lock, and have changed a part of the records.
+            # A thread of the parent may have held the lock, with the records changed in part.
             self._lock = self._moved = threading.Condition()
             self._process = os.getpid()
             if not self.end:
@@ -133,14 +133,14 @@ class Live(Records):
     def close(self) -> None:
         """End the subscription; the records stay as they are."""
         if os.getpid() != self._process:
-            self.end = self.end or "CLOSED"  # here; the connection is that of another process
+            self.end = self.end or "CLOSED"  # only here: the connection belongs to the parent
             return
         with self._moved:
             self._is_closed = True
             subscription = self._subscription
         if subscription is not None:
             subscription.close()
-        # With a limit: a gateway that does not answer must not hold its caller.
+        # With a limit: a gateway that does not answer must not block the caller.
         self._thread.join(LEAVE_SECONDS_MAX)
 
     def __enter__(self) -> Self:

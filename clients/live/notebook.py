@@ -67,7 +67,7 @@ class LiveView(anywidget.AnyWidget):
         watching.start()
 
     def _begin(self, widget: object, message: Any, buffers: object) -> None:
-        """Send all records again, as a page was opened, and then the changes."""
+        """Send all records, because a page was opened, and then the changes."""
         with self._sending:
             self._reader += 1
             reader = self._reader

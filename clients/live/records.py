@@ -27,7 +27,7 @@ EXPONENT_FROM = 1e21  # the gateway writes whole numbers below it without an exp
 
 
 class Reader:
-    """Changes that one loop has not read yet, as one: memory for its keys and no more."""
+    """The changes that one loop has not read yet, merged: memory for the changed keys only."""
 
     def __init__(self, held: Mapping[RecordId, Row]) -> None:
         self.pending = Changes()
@@ -35,7 +35,7 @@ class Reader:
             self.pending.put(row, is_new=True)
 
     def take(self) -> Changes:
-        """Return what is pending, and begin anew."""
+        """Return the pending changes, and forget them."""
         taken, self.pending = self.pending, Changes()
         return taken
 
@@ -77,7 +77,7 @@ class Records(Mapping[Any, Any]):
         self._flush_has_more = False
 
     def _held(self) -> AbstractContextManager[object]:
-        """Return what a reader of the records holds."""
+        """Return the lock for reading the records."""
         return self._lock
 
     def __getitem__(self, record_key: Any) -> Any:
@@ -95,7 +95,7 @@ class Records(Mapping[Any, Any]):
         state = f"ended: {self.end}" if self.end else f"{len(self)} records"
         return f"<{type(self).__name__} of {self.request.topic}, {state}>"
 
-    # A live dict is one thing that lives: two of them are never the same, whatever they hold.
+    # By identity: two live dicts are never equal, whatever they hold.
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
@@ -191,9 +191,9 @@ class Records(Mapping[Any, Any]):
             self._awaited = {each["topic"] for each in entries}
 
     def _late(self, seconds: float, outage: GatewayError | None) -> GatewayUnreachable:
-        """Return the error of records that were not complete in time, with what stands in the way.
+        """Return the error of records that were not complete in time, with the reason if known.
 
-        That may be a refusal that passes, such as `limit-reached`.
+        The reason may be a refusal that may pass, such as `limit-reached`.
         """
         why = "" if outage is None else f": {outage}"
         return GatewayUnreachable(f"no records of {self.request.topic} in {seconds:g} s{why}")
@@ -232,14 +232,14 @@ class Records(Mapping[Any, Any]):
         fields = [_hashable(field) for field in row.key or []]
         if self.request.is_pattern:
             fields = [row.topic, *fields]
-        # A tuple alone would be taken for the fields of a key.
+        # A key of one field that is a tuple would be taken for a key of several fields.
         is_plain = len(fields) == 1 and not isinstance(fields[0], tuple)
         return fields[0] if is_plain else tuple(fields) if fields else None
 
 
 def _as_sent(field: Any) -> Any:
     """Return a field of a key as the gateway spells it: 1.0 is 1, as it is to Python."""
-    if hasattr(field, "item"):  # of numpy
+    if hasattr(field, "item"):  # a number of numpy
         field = field.item()
     if isinstance(field, float) and field.is_integer() and abs(field) < EXPONENT_FROM:
         return int(field)

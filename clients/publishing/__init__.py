@@ -1,1 +1,1 @@
-"""Publishers: messages collected to batches, which are sent in order and count once."""
+"""Publishers: messages in batches, each of which is sent in order and counts once."""

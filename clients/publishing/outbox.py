@@ -39,19 +39,19 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Messages of one request, whose key makes it count once, however often it is sent."""
+    """Messages of one request; its key makes it count once, however often it is sent."""
 
     lines: list[bytes]
     post: Post
 
 
 class Outbox:
-    """Messages in their order, from `publish` to the answer; one batch is on its way at a time.
+    """Messages in their order, from `publish` to the answer; one batch is in flight at a time.
 
     Times are seconds of any clock that never goes back.
 
-    With a producer each message has a number. The first goes alone: if the gateway knows its
-    number, it answers with the highest, and nothing up to that is sent.
+    With a producer each message has a number. The first one is sent in its own batch: if the
+    gateway knows its number, it answers with the highest, and nothing up to that is sent.
 
     Attributes:
         delivered: messages that the gateway has confirmed.
@@ -75,15 +75,15 @@ class Outbox:
         """Return another one with the same limits, for a forked process.
 
         Raises:
-            ValueError: it is of a numbered producer, whose numbers are one process's.
+            ValueError: it has a producer, whose numbers belong to one process.
         """
         if self._producer is not None:
-            raise ValueError("a publisher with a producer is of the process that has made it")
+            raise ValueError("a publisher with a producer works only in the process that made it")
         return Outbox(self._limits)
 
     @property
     def has_room(self) -> bool:
-        """True if another message may be added; also after a stop, of which `add` informs."""
+        """True if another message may be added; also after a stop, which `add` then raises."""
         return self._stopped is not None or self._waiting_bytes < self._limits.waiting_bytes
 
     @property
@@ -97,12 +97,12 @@ class Outbox:
 
         Raises:
             PublisherStopped: an earlier batch could not be delivered.
-            ValueError, TypeError: as `line_of`; or the number does not rise, or stands without a
-                producer.
+            ValueError, TypeError: as `line_of`; or the sequence does not rise, or it is given
+                without a producer, or missing with one.
         """
         self.check()
         if (sequence is None) is not (self._producer is None):
-            raise ValueError("a producer gives each message a sequence, and nobody else does")
+            raise ValueError("with a producer each message needs a sequence, without one none has")
         if sequence is not None and self._last is not None and sequence <= self._last:
             raise ValueError(f"sequence {sequence} is not above {self._last}")
         line = line_of(message)
@@ -160,7 +160,7 @@ class Outbox:
         if highest is not None and self._highest is not None:
             self.failed(GatewayError(f"another writer publishes as {self._producer}"))
             return
-        # Only now: what is on its way may come back as unsent.
+        # Only now: a batch in flight may turn out as unsent.
         self._confirm(self._sending.lines)
         self._sending = None
         if self._highest is None:

@@ -20,14 +20,14 @@ Send = Callable[[Batch], Published]
 class Publisher:
     """Sends messages to one topic in batches, in their order, and each exactly once.
 
-    `publish` returns at once, unless too much waits. A thread of its own sends a batch when it is
-    full or old enough, and repeats it while the gateway is out or asks for patience (429). A batch
-    that is refused, or not delivered in time, stops the publisher: `publish`, `flush` and `close`
-    then raise PublisherStopped, whose `unsent` has every message without an answer.
+    `publish` returns at once, unless too much waits. A thread sends a batch when it is full or old
+    enough, and repeats it while the gateway is out or asks for patience (429). A batch that is
+    refused, or not delivered in time, stops the publisher: `publish`, `flush` and `close` then
+    raise PublisherStopped, whose `unsent` has every message without an answer.
 
-    Safe to share between threads. A forked process has a thread of its own, and sends what it
-    publishes itself. Close it, or use it as a context manager; at the end of the
-    program it is closed by itself.
+    Safe to share between threads. In a forked process it starts another thread, which sends only
+    what is published there. Close it, or use it as a context manager; the end of the program closes
+    it, too.
 
     Args:
         send: publishes a batch in one attempt.
@@ -39,7 +39,7 @@ class Publisher:
         self._send = send
         self._retry = retry
         self._begin(outbox)
-        # The thread would be gone with the program, and what waits with it.
+        # The thread, a daemon, would end with the program, and its waiting messages be lost.
         atexit.register(self._close_at_exit)
 
     def _begin(self, outbox: Outbox) -> None:
@@ -47,12 +47,12 @@ class Publisher:
         self._process = os.getpid()
         self._moved = threading.Condition()
         self._is_closed = False
-        self._closed_by = "the publisher is closed"
+        self._closed_reason = "the publisher is closed"
         self._thread = threading.Thread(target=self._run, name="tidegate-publisher", daemon=True)
         self._thread.start()
 
     def _begin_in_fork(self) -> None:
-        """In a forked process, begin anew: the thread and what waits are the parent's.
+        """Restart in a forked process: the thread and the waiting messages are the parent's.
 
         Raises:
             ValueError: the publisher has a producer.
@@ -85,7 +85,7 @@ class Publisher:
         with self._moved:
             self._moved.wait_for(lambda: self._outbox.has_room or self._is_closed)
             if self._is_closed:
-                raise ValueError(self._closed_by)
+                raise ValueError(self._closed_reason)
             self._outbox.add(message, time.monotonic(), sequence)
             self._moved.notify_all()
 
@@ -129,8 +129,8 @@ class Publisher:
             self._thread.join()
 
     def _close_at_exit(self) -> None:
-        # For other threads, which may still publish: none of them has closed it.
-        self._closed_by = "the program ends, which has closed the publisher"
+        # Other threads may still publish, and did not close it themselves.
+        self._closed_reason = "the program ends, which has closed the publisher"
         self.close()
 
     def __enter__(self) -> Self:

@@ -378,7 +378,7 @@ def test_a_forked_process_sends_what_it_publishes_itself() -> None:
                 {"of": "the child"},
                 {"asked by": "the parent"},
                 {"asked by": "the child"},
-                {"refused": "a publisher with a producer is of the process that has made it"},
+                {"refused": "a publisher with a producer works only in the process that made it"},
             ],
         )
     )

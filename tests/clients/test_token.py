@@ -41,6 +41,6 @@ def test_a_token_that_is_still_the_same_is_refused_once(token: str) -> None:
 
 def test_a_function_that_returns_none_is_told_without_the_text() -> None:
     with Gateway("http://127.0.0.1:1", token=lambda: "a secret") as gateway:
-        with pytest.raises(TokenUnusable, match="function of the token") as raised:
+        with pytest.raises(TokenUnusable, match="The token function: ") as raised:
             gateway.topic("t")
         assert "secret" not in str(raised.value)
