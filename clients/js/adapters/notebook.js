@@ -25,7 +25,7 @@ const LINES_MAX = 6; // more lines of a chart cannot be told apart
 const POINTS_MAX = 240;
 const FRESH_MS = 600;
 const SIZE = { width: 640, height: 160 };
-const COLOURS = ["#1f77b4", "#d95f02", "#2ca02c", "#d62728", "#9467bd", "#8c564b"];
+const COLORS = ["#1f77b4", "#d95f02", "#2ca02c", "#d62728", "#9467bd", "#8c564b"];
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
@@ -40,7 +40,7 @@ export function render({ model, el }) {
   const say = () => view.say();
   model.on("msg:custom", take);
   model.on("change:status", say);
-  // Only now: what the kernel sent before had no listener.
+  // Last: before this there was no listener for what the kernel sends.
   model.send({ type: "begin" });
   say();
   return () => {
@@ -93,7 +93,7 @@ class View {
     this.#frame ||= requestAnimationFrame(() => this.#draw());
   }
 
-  /** Show the kernel's word about the connection: values that are old must not look live. */
+  /** Show what the kernel says about the connection: old values must not look live. */
   say() {
     const status = this.#model.get("status");
     this.#table.style.opacity = status ? "0.5" : "1";
@@ -159,7 +159,7 @@ class View {
       ]);
       path.setAttribute("points", places.filter((place) => place.every(Number.isFinite)).map((place) => place.join(",")).join(" "));
       path.setAttribute("fill", "none");
-      path.setAttribute("stroke", COLOURS[at]);
+      path.setAttribute("stroke", COLORS[at]);
       return path;
     });
     const labels = points.length > 0 ? [labelOf(high, 12), labelOf(low, SIZE.height - 4)] : [];

@@ -30,7 +30,7 @@ export function intoPerspective(subscription, table) {
   const run = async () => {
     const index = await table.get_index();
     if (!index) throw new TypeError("the table needs an index, or rows cannot be replaced");
-    // What comes during an update is the next change, as one: a slow table never lags behind.
+    // Changes during an update are merged into the next one, so a slow table never lags behind.
     for await (const { added, changed, removed } of changes) {
       const rows = [...added, ...changed].map((row) => ({ ...cleared(row), ...plain(row.value) }));
       if (rows.length > 0) await table.update(rows);

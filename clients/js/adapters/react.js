@@ -58,7 +58,7 @@ export function subscriptionHook({ useMemo, useSyncExternalStore }) {
    * @returns {Shown<V>}
    */
   return function useSubscription(gateway, topic, wish = {}) {
-    // By its text: a wish is written in place, and is another object with each rendering.
+    // By its text: a wish is written in place, so it is another object in each rendering.
     const store = useMemo(() => storeOf(gateway, topic, wish), [gateway, topic, JSON.stringify(wish)]);
     return useSyncExternalStore(store.subscribe, store.shown, () => NOTHING);
   };
@@ -70,7 +70,7 @@ export function subscriptionHook({ useMemo, useSyncExternalStore }) {
  * @param {Wish} wish
  */
 function storeOf(gateway, topic, wish) {
-  /** @type {Shown} The same object until something changes, as React asks for. */
+  /** @type {Shown} The same object until something changes, as React requires. */
   let shown = NOTHING;
   return {
     shown: () => shown,

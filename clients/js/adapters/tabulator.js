@@ -29,9 +29,9 @@ export function intoTabulator(subscription, table) {
   const changes = subscription[Symbol.asyncIterator]();
   const run = async () => {
     await table.setData([]);
-    // One after the other: Tabulator answers with promises, and two of them would overtake.
+    // One after the other: Tabulator's calls are asynchronous, and could overtake each other.
     for await (const { added, changed, removed } of changes) {
-      // A row of its own for the table, which writes into what it is given.
+      // A copy for the table, which writes into the rows that it is given.
       const rows = [...added, ...changed].map((row) => ({ ...row }));
       if (rows.length > 0) await table.updateOrAddData(rows);
       if (removed.length > 0) await table.deleteRow(removed.map((row) => row.id));

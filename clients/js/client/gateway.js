@@ -88,9 +88,9 @@ export class Gateway extends EventTarget {
     const { tabs = options.token === undefined && options.ticket === undefined } = options;
     if (tabs && canShare()) {
       const name = `tidegate ${this.#transport.name} ${tabs === true ? "" : tabs}`;
-      this.#line = new Tabs(name, open, onState, onNotice);
+      this.#connection = new Tabs(name, open, onState, onNotice);
     } else {
-      this.#line = open(onState, onNotice);
+      this.#connection = open(onState, onNotice);
     }
     this.#watchPage();
   }
@@ -98,7 +98,7 @@ export class Gateway extends EventTarget {
   #transport;
   #trouble;
   /** @type {Session | Tabs} */
-  #line;
+  #connection;
   #unwatch = () => {};
 
   /**
@@ -121,7 +121,7 @@ export class Gateway extends EventTarget {
    * @returns {Subscription<V>}
    */
   subscribe(topic, wish = {}) {
-    return new Subscription(this.#line, topic, wish, this.#trouble);
+    return new Subscription(this.#connection, topic, wish, this.#trouble);
   }
 
   /**
@@ -231,13 +231,13 @@ export class Gateway extends EventTarget {
 
   /** Try again now, where the stream or a subscription is lost and waits for its next attempt. */
   retry() {
-    this.#line.wake();
+    this.#connection.wake();
   }
 
   /** End all subscriptions and the stream. */
   async close() {
     this.#unwatch();
-    await this.#line.close();
+    await this.#connection.close();
   }
 
   /**
@@ -272,10 +272,10 @@ export class Gateway extends EventTarget {
   /** Follow whether the page is seen, and whether the network is there. */
   #watchPage() {
     if (typeof document === "undefined") return;
-    const look = () => this.#line.setHidden(document.visibilityState === "hidden");
-    const wake = () => this.#line.wake();
-    // A page that the browser keeps comes back to its session, if it is soon.
-    const leave = (/** @type {any} */ { persisted }) => persisted || this.#line.leave();
+    const look = () => this.#connection.setHidden(document.visibilityState === "hidden");
+    const wake = () => this.#connection.wake();
+    // A page in the browser's back/forward cache may return to its session.
+    const leave = (/** @type {any} */ { persisted }) => persisted || this.#connection.leave();
     document.addEventListener("visibilitychange", look);
     globalThis.addEventListener("online", wake);
     globalThis.addEventListener("pagehide", leave);
@@ -289,7 +289,7 @@ export class Gateway extends EventTarget {
 }
 
 /**
- * A writer whose requests are numbered, so that each counts once, also after a restart of its own.
+ * A writer whose requests are numbered, so that each counts once, also after it has restarted.
  *
  * Requests are sent one after the other, whenever they are given.
  */

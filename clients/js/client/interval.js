@@ -1,5 +1,5 @@
 /**
- * Intervals: the one that was granted, and the slower one of a page that nobody looks at.
+ * Intervals: the one that was granted, and the slower one of a hidden page.
  *
  * @module
  */
@@ -29,7 +29,7 @@ export function intervalOf(options) {
  * @param {string | false} [hidden] As the subscription wishes.
  */
 export function slowerOf(granted, hidden = HIDDEN) {
-  // `none` is no duration, so nothing is longer: who asked for every message must not miss any.
+  // `none` is no duration, so no interval is longer: a subscription to every message keeps it.
   if (hidden === false) return null;
   return granted === "auto" || milliseconds(hidden) > milliseconds(granted) ? hidden : null;
 }

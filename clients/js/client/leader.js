@@ -1,5 +1,5 @@
 /**
- * The tab that leads: it has the session, and what it hears it tells the tabs that want it.
+ * The leading tab: it owns the session, and forwards events to the tabs that want them.
  *
  * @module
  */
@@ -17,7 +17,7 @@ import { placeAfter, placeOf } from "./subscription.js";
 /** @typedef {Record<string, any> & { type: string }} Message */
 /** @typedef {(onState: (state: State, reason: string) => void, onNotice: (name: string, fields: any) => void) => Session} OpenSession */
 
-/** The session of the tab that leads, and who wants what of it. */
+/** The session of the leading tab, and what each tab wants of it. */
 export class Leader {
   /**
    * @param {string} name
@@ -50,7 +50,7 @@ export class Leader {
   /**
    * Tell the tabs that this one leads.
    *
-   * @param {string} [to] The tab that has asked; by default all, as there may be some unheard of.
+   * @param {string} [to] The tab that has asked; by default all, as some may not be known here.
    */
   begin(to) {
     this.#answer({ type: "leads", leader: this.#tab, to, state: this.#state, reason: this.#reason }, true);

@@ -1,8 +1,8 @@
 /**
  * A subscription followed by long-polling, where a proxy keeps event streams back.
  *
- * Each answer says what has changed since a position, and names the next one. It is given on as the events
- * that a stream would have brought, so that whoever takes them need not know.
+ * Each answer says what has changed since a position, and names the next one. It becomes the events that a
+ * stream would have sent, so their consumer need not know that it polls.
  *
  * @module
  */
@@ -19,7 +19,7 @@ import { topicPath } from "./transport.js";
 /**
  * @typedef {object} PollHandlers
  * @property {() => Promise<Record<string, string | undefined>>} query Returns what is polled: the parameters but the position.
- * @property {() => void} through Called once an answer has come, after each failure or the start.
+ * @property {() => void} through Called when the first answer arrives after the start or a failure.
  * @property {(error: Error) => void} failed Called with each failure, before the wait.
  */
 
@@ -99,7 +99,7 @@ export class Poll {
     const asked = await this.#on.query();
     if (this.#isStopped) return 0;
     const waits = this.#waiting.free > 0;
-    // Without `live` the answer comes at once, and takes no connection for long.
+    // Without `live` the answer arrives at once, and occupies no connection for long.
     const query = { ...asked, offset: this.#place, live: waits ? "long-poll" : undefined, cursor: waits ? this.#cursor : undefined };
     if (waits) this.#waiting.free -= 1;
     try {
@@ -124,7 +124,7 @@ export class Poll {
   }
 
   /**
-   * Give on what an answer says, as the events of a stream.
+   * Deliver what an answer says, as the events of a stream.
    *
    * @param {any[]} changes
    * @param {boolean} isWhole True if there is no more yet.
@@ -150,14 +150,14 @@ export class Poll {
    */
   #rowOf({ type: topic, key: text, value, headers, unreadable }) {
     const row = { topic, bookmark: "", ...this.#transport.parsedEvent(`{"key":${text}}`) };
-    // Which of the reasons it was is not told.
+    // The answer does not say why the record was removed.
     if (headers.operation === "delete") return { ...row, op: "oof", reason: "missed" };
     if (unreadable) row.unreadable = unreadable;
     return { ...row, op: this.#isInSnapshot ? "snapshot" : "publish", value };
   }
 
   /**
-   * Return the changes in an answer; of a value that cannot be read its change says so.
+   * Return the changes in an answer; the change of an unreadable value says so.
    *
    * @param {string} text
    * @throws {Unreachable} It is no answer of a gateway.

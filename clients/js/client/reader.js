@@ -11,7 +11,7 @@ import { Changes } from "./replica.js";
 /**
  * One reader of a subscription, with what it has not read yet.
  *
- * No generator: one that waits cannot be ended before something comes.
+ * Not a generator, because a waiting generator cannot be ended from outside.
  *
  * @template T
  * @implements {AsyncIterableIterator<T>}

@@ -130,7 +130,7 @@ export class Replica {
   #hasManyTopics;
   /** @type {Map<string, Row>} */
   #rows = new Map();
-  /** @type {Map<string, Set<string>>} Of a pattern: the ids of each topic, which are not sought among all. */
+  /** @type {Map<string, Set<string>>} Of a pattern: the ids of each topic, to find them without a search of all. */
   #index = new Map();
   /** @type {Set<string>} Topics that have begun with a snapshot. */
   #topics = new Set();
@@ -250,7 +250,7 @@ export class Replica {
     const row = /** @type {Row} */ ({ ...given, id, key: given.key ?? null });
     if (held) row.previous = held.value;
     if (row.op === "oof") {
-      row.value ??= held?.value; // who polls is told the key alone
+      row.value ??= held?.value; // polling gives only the key
       this.#delete(id, row.topic);
       if (held) changes.remove(row);
       return row;

@@ -1,5 +1,5 @@
 /**
- * What is asked for: a wish as the body of a request.
+ * A subscription's wish as the body of a request.
  *
  * @module
  */
@@ -19,7 +19,7 @@ const WISHES = [
 ];
 
 /**
- * Refuse a wish with a name that means nothing: it would be left out, and nobody would be told.
+ * Refuse a wish with an unknown name, which would otherwise be ignored silently.
  *
  * @param {Wish} wish
  * @throws {TypeError} With the name.
@@ -29,7 +29,7 @@ export function checkWish(wish) {
 }
 
 /**
- * Refuse names that mean nothing.
+ * Refuse unknown names.
  *
  * @param {string} kind What they are names of.
  * @param {object} given
@@ -84,7 +84,7 @@ export function isPattern(topic) {
 export function changeOf(before, wish) {
   const removals = wantsRemovals(wish);
   const [old, now] = [requestOf("", before, removals, null), requestOf("", wish, removals, null)];
-  // A command is for life.
+  // The command of a subscription cannot be changed.
   if (old.command !== now.command || wish.bookmark !== before.bookmark) return null;
   return {
     // All of them in place of the old ones: an option that was left out must not stay.

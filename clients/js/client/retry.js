@@ -100,7 +100,7 @@ export async function repeated(ask, given = {}) {
     } catch (error) {
       if (!isWorth(error)) throw error;
       const now = performance.now();
-      // From the first failure on: a slow answer is not held against the retries.
+      // Counted from the first failure: the time of a slow answer does not count.
       if (giveUpAt === Infinity) giveUpAt = now + patienceMs;
       const waitMs = backoff.waitMs(error instanceof Problem ? error.retryAfterMs : 0);
       // Now and not after the wait: the caller would get the same error later.

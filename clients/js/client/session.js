@@ -19,7 +19,7 @@ import { Stream } from "./stream.js";
 /** @typedef {import("./transport.js").Transport} Transport */
 
 const STREAM_AGAIN_MS = 120_000; // while subscriptions are polled: the proxy may let streams through by then
-const HIDDEN_AFTER_MS = 1_000; // who looks at another tab for a moment changes nothing
+const HIDDEN_AFTER_MS = 1_000; // a short visit to another tab changes nothing
 const REPLAY = /(?:^|,)bookmark=/; // in granted options
 const BACK_PRESSURE = "BACK_PRESSURE";
 const BOOKMARK_EXPIRED = "BOOKMARK_EXPIRED";
@@ -47,7 +47,7 @@ class Entry {
   isSlowed = false;
   /** @type {Set<string>} Topics whose snapshot is not complete. */
   awaited = new Set();
-  /** @type {Poll | null} What follows it while the stream is held back. */
+  /** @type {Poll | null} Follows it while the stream is held back. */
   poll = null;
   pause = new Pause();
 
@@ -89,7 +89,7 @@ export class Session {
   #named = new Map();
   /** @type {Map<string, [StreamEvent, any][]>} Events that came before the answer with the name. */
   #unclaimed = new Map();
-  /** Requests whose answer is to come: without any, events of unknown subscriptions are of ended ones. */
+  /** The number of requests under way: without any, unknown subscriptions in events have ended. */
   #asking = 0;
   /** @type {Stream | null} */
   #stream = null;
@@ -143,7 +143,7 @@ export class Session {
   }
 
   /**
-   * Say whether anybody looks: a hidden page needs fewer updates.
+   * Set whether the page is hidden: a hidden page needs fewer updates.
    *
    * @param {boolean} isHidden
    */
@@ -187,9 +187,9 @@ export class Session {
     this.#onState("closed", reason);
   }
 
-  /** End the session without waiting: the page goes, and nobody comes back to it. */
+  /** End the session without waiting: the page is closed for good. */
   leave() {
-    // A busy page would live to read the gateway's goodbye, and end what other tabs still show.
+    // Otherwise a busy page could still read the gateway's goodbye, and end what other tabs show.
     this.#isClosed = true;
     this.#stream?.close();
     for (const { poll } of this.#entries.values()) poll?.stop();
@@ -211,7 +211,7 @@ export class Session {
         this.#id = "";
         const isGone = error instanceof Problem && error.code === "session-unknown";
         if (!isGone && !isTemporary(error) && !(this.#wasOpen && isForeign(error))) {
-          // Nothing that time would heal: a wrong token, a wrong address.
+          // No retry would help: a wrong token, a wrong address.
           for (const { target } of this.#entries.values()) target.failed(error instanceof Error ? error : new Error(String(error)));
           await this.close(messageOf(error));
           return;
@@ -287,7 +287,7 @@ export class Session {
     if (entry) {
       this.#apply(entry, event, fields);
     } else if (this.#asking > 0) {
-      // The stream was faster than the answer that says whose this is.
+      // The event arrived before the answer that names its subscription.
       const waiting = this.#unclaimed.get(fields.sub) ?? [];
       this.#unclaimed.set(fields.sub, [...waiting, [event, fields]]);
     }
@@ -317,13 +317,13 @@ export class Session {
     this.#isLive = false;
     if (!this.#isPolled) this.#onState("lost", messageOf(error));
     for (const entry of this.#entries.values()) {
-      if (entry.poll) continue; // it says by itself how it is
+      if (entry.poll) continue; // it reports its own state
       loseOne(entry, error);
       if (error instanceof HeldBack && entry.name) this.#poll(entry);
     }
   }
 
-  /** True if polling brings what the stream does not. */
+  /** True if polling replaces the stream. */
   get #isPolled() {
     return [...this.#entries.values()].some(({ poll }) => poll?.isThrough);
   }
@@ -380,13 +380,13 @@ export class Session {
       entry.target.failed(error);
       return;
     }
-    // What was granted and is invalid now are options that fit a stream alone.
+    // Options that were granted and are refused now fit only a stream.
     const isInvalid = code === "options-invalid";
     const isStreamed = error instanceof NotPolled || isInvalid;
     loseOne(entry, isInvalid ? new NotPolled(error.message) : error);
     if (isStreamed || this.#isPolled) return;
     this.#onState("lost", messageOf(error));
-    this.#pause.end(); // it is not the stream alone: the session finds out
+    this.#pause.end(); // polling fails, too: try to open the stream now
   }
 
   /** The stream is there: what was polled begins in it with a snapshot. */
@@ -575,7 +575,7 @@ export class Session {
 }
 
 /**
- * Return the topics whose snapshot comes first. One that begins behind a bookmark has none, nor has a replay.
+ * Return the topics that begin with a snapshot. A topic that begins after a bookmark has none, nor has a replay.
  *
  * @param {any} granted The answer to a subscription's request; of a pattern it lists its topics.
  * @returns {Set<string>}

@@ -16,7 +16,7 @@
 
 const EVENT_CHARACTERS_MAX = 64 * 1024 * 1024; // a server that never ends a line must not fill the memory
 const LINE_END = /\r\n|\n|\r/g;
-const DIGITS = /^\d{1,9}$/; // eleven days in ms: more digits are no wait that anybody meant
+const DIGITS = /^\d{1,9}$/; // up to eleven days in ms: a longer wait is a mistake
 
 /** Turns the bytes of one connection, cut anywhere, into whole events. */
 export class Parser {

@@ -15,8 +15,8 @@ import { Parser } from "./sse.js";
  * @property {(lastId: string, signal: AbortSignal) => Promise<Response>} open
  * @property {(event: StreamEvent, fields: any) => void} event
  * @property {(error: unknown) => void} lost Called with each loss, before the wait.
- * @property {() => void} silent Called where nothing comes on a connection that is open, before `lost`.
- * @property {() => boolean} isReplaced Says whether something else brings what a stream that is held back does not.
+ * @property {() => void} silent Called when nothing arrives on an open connection, before `lost`.
+ * @property {() => boolean} isReplaced Returns true if polling replaces a stream that is held back.
  * @property {(text: string) => any} parsed Reads the JSON of an event.
  */
 
@@ -51,13 +51,13 @@ export class Stream {
    *
    * @returns {Promise<string>}
    * @throws {Problem} A refusal that another attempt would get again, such as `session-unknown`.
-   * @throws {HeldBack} No event gets through, and something else brings them.
+   * @throws {HeldBack} No event gets through, and polling replaces the stream.
    */
   async run() {
     while (!this.#isOver()) {
       /** @type {unknown} */
       let loss = new Unreachable("the stream ended");
-      let retryAfterMs = 0; // for the next attempt alone
+      let retryAfterMs = 0; // only for the next attempt
       try {
         if (await this.#follow()) return this.#goodbye || "ENDED";
         loss = this.#refusal ?? loss;
@@ -124,12 +124,12 @@ export class Stream {
           this.#take(event);
           if (this.#isClosed) return false;
         }
-        // Now and not before: an event that could not be applied has to come again.
+        // Only now: an event that could not be applied must be sent again.
         this.#lastId = parser.lastId;
         if (parser.retryMs !== null) this.#retryMs = parser.retryMs;
       }
     } catch (error) {
-      if (!watchdog.hasBitten) throw error;
+      if (!watchdog.hasFired) throw error;
       this.#on.silent();
       const time = `${this.#silenceMsMax / 1000} s`;
       throw isHeard ? new Unreachable(`the stream was silent for ${time}`) : new HeldBack(`no event of the stream came within ${time}`);
@@ -153,24 +153,24 @@ export class Stream {
   }
 }
 
-/** Bites after a silence; a stream of which nothing is heard may be dead without anybody knowing. */
+/** Calls `onSilence` after a silence: a lost connection may not be reported. */
 class Watchdog {
-  /** @param {() => void} bite */
-  constructor(bite) {
-    this.#bite = bite;
+  /** @param {() => void} onSilence */
+  constructor(onSilence) {
+    this.#onSilence = onSilence;
   }
 
-  #bite;
+  #onSilence;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
-  hasBitten = false;
+  hasFired = false;
 
   /** @param {number} ms */
   allow(ms) {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
-      this.hasBitten = true;
-      this.#bite();
+      this.hasFired = true;
+      this.#onSilence();
     }, ms);
   }
 

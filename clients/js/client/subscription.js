@@ -86,7 +86,7 @@ export class NoticeEvent extends Event {
 }
 
 /**
- * Those that are no notices.
+ * The events that are no notices.
  *
  * @template [V=any]
  * @typedef {{ change: ChangeEvent<V>, rows: RowsEvent<V> }} Events
@@ -95,14 +95,14 @@ export class NoticeEvent extends Event {
 /**
  * The connection of a subscription to its gateway: a session, or the stream that tabs share.
  *
- * @typedef {object} Line
+ * @typedef {object} Connection
  * @property {(target: Target) => void} add
  * @property {(target: Target) => Promise<void>} remove
  * @property {(target: Target, before: Wish) => Promise<void>} change
  */
 
 /**
- * What a line delivers to.
+ * What a connection delivers to.
  *
  * @typedef {object} Target
  * @property {string} topic
@@ -131,12 +131,12 @@ export class NoticeEvent extends Event {
 export class Subscription extends EventTarget {
   /**
    * @internal
-   * @param {Line} line
+   * @param {Connection} connection
    * @param {string} topic
    * @param {Wish} wish
    * @param {(sentence: string) => void} [trouble] Called for messages that are missing for good.
    */
-  constructor(line, topic, wish, trouble = () => {}) {
+  constructor(connection, topic, wish, trouble = () => {}) {
     super();
     checkWish(wish);
     this.#trouble = trouble;
@@ -156,7 +156,7 @@ export class Subscription extends EventTarget {
      * @type {string | null}
      */
     this.place = "";
-    this.#line = line;
+    this.#connection = connection;
     this.#replica = new Replica(/[*>]/.test(topic));
     this.#grant = settleable();
     this.#whole = settleable();
@@ -171,16 +171,16 @@ export class Subscription extends EventTarget {
     // A refusal also arrives as the event `ended`: nobody has to wait for either.
     this.granted.catch(() => {});
     this.ready.catch(() => {});
-    line.add(this);
+    connection.add(this);
   }
 
-  #line;
+  #connection;
   #trouble;
   #replica;
   #grant;
   #whole;
   /**
-   * What `change` has not told yet: the flush or the snapshot goes on.
+   * The changes without a `change` event yet: the flush or the snapshot goes on.
    *
    * @type {Changes<V>}
    */
@@ -210,7 +210,7 @@ export class Subscription extends EventTarget {
    * @returns {ReadonlyMap<string, Row<V>>}
    */
   get rows() {
-    // Who has seen a record must not get it as an added one afterwards.
+    // A record that was read here must not be an added one in a later event.
     this.#tell();
     return this.#replica.rows;
   }
@@ -245,7 +245,7 @@ export class Subscription extends EventTarget {
     const before = this.wish;
     this.wish = { ...before, ...change };
     try {
-      await this.#line.change(this, before);
+      await this.#connection.change(this, before);
     } catch (error) {
       this.wish = before;
       throw error;
@@ -256,7 +256,7 @@ export class Subscription extends EventTarget {
   async close() {
     if (this.end) return;
     this.ended("REQUESTED");
-    await this.#line.remove(this);
+    await this.#connection.remove(this);
   }
 
   /**
@@ -347,7 +347,7 @@ export class Subscription extends EventTarget {
     if (missing) throw missing;
   }
 
-  /** Tell of the changes so far. */
+  /** Dispatch the changes so far. */
   #tell() {
     clearTimeout(this.#holding);
     this.#holding = undefined;

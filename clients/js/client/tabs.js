@@ -2,7 +2,7 @@
  * One stream for all tabs of an origin.
  *
  * A browser opens six connections to a gateway without HTTP/2, over all tabs, and the seventh stream
- * waits without a word. So one tab leads: it has the session, and sends what comes to the others over
+ * waits silently. So one tab leads: it has the session, and forwards its events to the others over
  * a BroadcastChannel. Equal subscriptions of several tabs are one at the gateway.
  *
  * The leader is who holds a Web Lock. When its tab is closed the browser gives the lock to the next
@@ -51,11 +51,11 @@ class Wanted {
   settle = null;
 }
 
-/** The line of one tab: to its own session where it leads, else to the tab that does. */
+/** The connection of one tab: to its own session where it leads, else to the leading tab. */
 export class Tabs {
   /**
    * @param {string} name Equal for the tabs that share.
-   * @param {OpenSession} open Opens a session, if this tab comes to lead.
+   * @param {OpenSession} open Opens a session, if this tab becomes the leader.
    * @param {OnState} onState
    * @param {OnNotice} onNotice
    */
@@ -80,7 +80,7 @@ export class Tabs {
   #wanted = new Map();
   #next = 0;
   #isHidden = false;
-  /** True once this tab may speak: it holds its own lock, so that its end will be seen. */
+  /** True once this tab may send: it holds its own lock, so the leader will notice its end. */
   #isPresent = false;
   #leaving = new AbortController();
   #leave = () => {};
@@ -182,14 +182,14 @@ export class Tabs {
   }
 
   /**
-   * Say something to the leader, whoever that is.
+   * Send a message to the leader, whichever tab that is.
    *
    * @param {Message} message
    */
   #send(message) {
-    if (!this.#isPresent) return; // all of it is said again to the first leader
+    if (!this.#isPresent) return; // the first leader is sent everything
     const signed = { ...message, tab: this.#tab };
-    // Later: what the leader holds already must not come before the caller could listen for it.
+    // Later: records that the leader holds already must not arrive before the caller can listen.
     if (this.#leader) queueMicrotask(() => this.#leader?.receive(signed));
     else this.#channel.postMessage(signed);
   }
@@ -220,7 +220,7 @@ export class Tabs {
     }
   }
 
-  /** Say to a new leader all that it has to know of this tab. */
+  /** Send a new leader all that it has to know about this tab. */
   #introduce() {
     this.#send({ type: "seen", isHidden: this.#isHidden });
     for (const wanted of this.#wanted.values()) this.#want(wanted);

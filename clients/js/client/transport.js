@@ -42,7 +42,7 @@ const NO_CONTENT = 204;
 const OUT = 503; // its bus is out, or it is shutting down
 const NOT_MODIFIED = 304;
 
-/** The way to one gateway. */
+/** The requests to one gateway. */
 export class Transport {
   /**
    * @param {string | string[]} address Such as `http://127.0.0.1:8080`; empty for the gateway that
@@ -208,7 +208,7 @@ export class Transport {
     return this.#send(method, path, asked);
   }
 
-  /** Ask for what changes need beside the cookie of a login; true if that is another one. */
+  /** Fetch the CSRF proof that changes need in addition to a login's cookie; return whether it is new. */
   async #renewProof() {
     const answer = await this.#once("GET", "/v1/login", {});
     const { csrf = "" } = answer.ok ? JSON.parse(await answer.text()) : {};
@@ -227,7 +227,7 @@ export class Transport {
       try {
         return await this.#attempt(method, path, asked);
       } catch (error) {
-        // What changes something may have been done; whoever repeats that knows how.
+        // A request that changes something may have taken effect: its caller decides about a retry.
         if (left <= 0 || method !== "GET" || asked.signal?.aborted) throw error;
       }
     }
@@ -254,7 +254,7 @@ export class Transport {
         body: json === undefined ? body : stringify(json),
         signal,
         keepalive,
-        // What the browser kept is never newer than what the gateway says.
+        // The browser's cache is never newer than the gateway.
         cache: "no-store",
         credentials: this.#options.credentials ?? "same-origin",
       });
@@ -336,7 +336,7 @@ async function problemOf(answer, about) {
   const text = await answer.text();
   /** @type {Record<string, any>} */
   let document = {};
-  // A proxy answers with a page of its own, or with JSON that may have a `code`, too: its status says enough.
+  // A proxy answers with its own page, or with JSON that may have a `code`, too: its status says enough.
   if ((answer.headers.get("Content-Type") ?? "").toLowerCase().startsWith(PROBLEM)) {
     try {
       document = Object(JSON.parse(text));
