@@ -1,6 +1,6 @@
 """The verbs of `python -m tidegate.pipeline`, which `tidegate pipeline` shows as its own.
 
-No module of Spark is imported before a verb runs, so that help and complaints are quick.
+No module of Spark is imported before a verb runs, so that help and usage errors are quick.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CHECKPOINTS = "checkpoints/topics"
 PATH = click.Path(path_type=Path)
 PROGRAM = "tidegate pipeline"
 OTHERS = ("ingest", "forward")
-"""Commands beside `tidegate pipeline` that run from here."""
+"""Commands other than `tidegate pipeline` that run from here."""
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -82,7 +82,7 @@ token_option = click.option(
     type=click.Path(exists=True, dir_okay=False),
     expose_value=False,
     callback=_keep_token_file,
-    help="File of the token; TIDEGATE_TOKEN goes before it.",
+    help="File with the token; TIDEGATE_TOKEN takes precedence.",
 )
 gateway_option = click.option(
     "--gateway",

@@ -90,9 +90,9 @@ def reported_retry(
     return Retry(PATIENCE_S, outage, pause)
 
 
-# --- stages: messages kept at the gateway until one commit publishes them
+# --- stages: messages stored at the gateway until one commit publishes them
 
-# A stage is also what one lost answer costs to repeat.
+# After a lost answer a whole stage is sent again.
 STAGE_MESSAGES_MAX = 10_000
 
 

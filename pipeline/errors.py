@@ -132,7 +132,7 @@ class StreamFailed(PipelineError):
 
 
 class WorkerLate(StreamFailed):
-    """A Python that Spark started did not come up in its ten seconds: too much is going on."""
+    """A Python worker of Spark did not start within ten seconds: the machine is overloaded."""
 
 
 _SENTENCE = re.compile(r"pipeline\.errors\.(\w+): ([^\n]+)")

@@ -1,8 +1,8 @@
 """Which messages become one delivery, for many messages at once.
 
-The engine's rules for a lane (rules interval-4 to interval-6) computed over columns:
-no loop runs over messages, short ones over openings. Times are the recorded clock's, in
-nanoseconds, in order of publication, and never run back.
+The engine's rules for a lane (rules interval-4 to interval-6) computed over columns: loops run
+only over openings of intervals, not over messages. Times are the recorded clock's, in nanoseconds,
+in order of publication, and never run back.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Interval:
 
     @property
     def tick_ns(self) -> int:
-        """The grid of due times.
+        """The grid of due times, in nanoseconds.
 
-        Ticks gather keys that fall due almost together into one delivery (rule interval-5).
+        Keys that fall due within one tick are delivered together (rule interval-5).
         """
         if self.pace is Pace.BATCH:
             return 1

@@ -1,4 +1,4 @@
-"""A cluster of Kafka, as definition files name it, and what its clients are told by it."""
+"""A Kafka cluster, as definition files name it, and the settings of its clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidegate.pipeline.errors import (
 
 ANSWER_SECONDS_MAX = 10.0
 QUIET = {"log_level": 0}
-"""The client would write to standard error; what matters is raised."""
+"""The client would log to standard error; errors that matter are raised."""
 # ruff: noqa: SLF001 - librdkafka's names of the client's own codes begin with an underscore
 REFUSALS = frozenset(
     {
@@ -68,7 +68,7 @@ class KafkaCluster:
         return f"kafka topic {self.topic}"
 
     def settings(self, own: Mapping[str, object]) -> dict[str, Any]:
-        """Return the configuration of a client: the options, and what goes before them."""
+        """Return the configuration of a client: the options, overridden by brokers and `own`."""
         return {**dict(self.options), "bootstrap.servers": self.brokers, **QUIET, **own}
 
     def problem(self, error: KafkaError) -> PipelineError:
@@ -78,9 +78,9 @@ class KafkaCluster:
 
 
 class ClientFailure:
-    """The errors of a client that belong to no message: keeps one that ends the run.
+    """Keeps the error of a client, of no single message, that ends the run.
 
-    The client goes on by itself after all others.
+    The client recovers from all others by itself.
     """
 
     def __init__(self) -> None:

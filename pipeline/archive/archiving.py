@@ -55,7 +55,7 @@ class ArchiveJob:
 
 
 class Archiving:
-    """A stream, as `Watched` has it.
+    """A stream that archives one topic (a `SupervisedStream`).
 
     Args:
         folder: locked by this process.
@@ -180,7 +180,7 @@ class Archiving:
         return Edge(epoch, found[1], last.clock_ms)
 
     def _archive(self, rows: DataFrame, epoch: str, number: int) -> None:
-        """Have one task write what is new of a batch, and let it be seen, file by file."""
+        """Write the new rows of a batch in one task, and publish the files one by one."""
         folder, edge = self._folder, self._edge(epoch)
         # A task may outlive a driver that was killed, and write on beside those of the next one.
         unfinished, attempts = folder.unfinished, f"{self._run}.{number}"
@@ -202,7 +202,7 @@ class Archiving:
         self._compact()
 
     def _compact(self) -> None:
-        """Put small files together once a day has many; the day before may have just ended.
+        """Merge a day's small files once there are many; also the day before, which may have ended.
 
         A failure, such as a full disk, does not stop the next batch.
         """

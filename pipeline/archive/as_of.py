@@ -27,7 +27,7 @@ def sow_as_of(
     """Return the newest message of each key, of those published up to a time.
 
     Columns: `key`, `value` (JSON texts), `epoch`, `position`, `timestamp_ms`; in no order. As
-    `GET /v1/topics/{topic}/sow?as_of=` has it, from the archive alone.
+    `GET /v1/topics/{topic}/sow?as_of=` has it, but only from the archive.
 
     Args:
         spark: the session.

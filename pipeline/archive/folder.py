@@ -1,4 +1,4 @@
-"""A topic's folder in an archive: what is in it, and the only two ways in which that changes.
+"""A topic's folder in an archive: its files, and the only two ways to change them.
 
 <archive>/topic=NAME/date=2026-11-21/part-….parquet  as `tidegate.keys.archived` calls them
 <archive>/topic=NAME/_unfinished/     files on their way in, folders on their way out
@@ -6,9 +6,9 @@
 <archive>/topic=NAME/_lock            held while a process writes
 <archive>/topic=NAME/_checkpoint/EPOCH/  Spark's, unless the command names another
 
-Files appear in order of position, each by one rename: a reader always sees a beginning of the
-topic without a gap. Small files become large ones by an exchange of the day's
-whole folder with another one, in one step of the file system: never twice, never not at all.
+Files appear in order of position, each by one rename: a reader always sees the topic up to some
+position, without a gap. Small files are merged into large ones by an exchange of the day's folder
+with another one, in one step of the file system: a reader sees each message exactly once.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class TopicFolder:
         """Lock the folder during the block, and clear what a killed process has left.
 
         Raises:
-            ArchiveUnusable: another process is at it, or the folder cannot be written.
+            ArchiveUnusable: another process has locked it, or the folder cannot be written.
         """
         try:
             self.unfinished.mkdir(parents=True, exist_ok=True)
@@ -117,10 +117,11 @@ class TopicFolder:
             os.close(held)  # the kernel drops the lock with it, also when the process is killed
 
     def require_lock(self) -> None:
-        """See that what is locked is still this folder, and not one that stood here before.
+        """Check that the lock is still that of this folder, and not of one that it has replaced.
 
         Raises:
-            ArchiveUnusable: it was removed or put elsewhere; another process may hold what is here.
+            ArchiveUnusable: the locked folder was removed or moved; another process may have locked
+                the present one.
         """
         try:
             here = self._lock_path.stat().st_ino
@@ -132,12 +133,12 @@ class TopicFolder:
             )
 
     def clear(self) -> None:
-        """Remove what never came in, and what was exchanged."""
+        """Remove unfinished files, and folders that were exchanged for others."""
         for left in self.unfinished.iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
     def publish(self, name: str, part: Part) -> None:
-        """Let a finished file be seen. Files come in order of position."""
+        """Make a finished file visible. Files come in order of position."""
         target = self.file(part)
         if not target.parent.exists():
             target.parent.mkdir()
@@ -146,7 +147,7 @@ class TopicFolder:
         sync(target.parent)
 
     def exchange(self, day: Path, kept: Sequence[Part], files: Sequence[tuple[str, Part]]) -> None:
-        """Let a day consist of parts that it has and finished files, in one step.
+        """Replace a day's folder by some of its parts and some finished files, in one step.
 
         Raises:
             ArchiveUnusable: the file system cannot do it; nothing was changed.
@@ -174,7 +175,7 @@ def parts_in(day: Path) -> list[Part]:
 
 
 def exchange_paths(one: Path, other: Path) -> None:
-    """Give each of two paths what the other had, in one step.
+    """Exchange two paths in one step.
 
     Raises:
         ArchiveUnusable: this system, or its file system, cannot.
@@ -194,17 +195,17 @@ def exchange_paths(one: Path, other: Path) -> None:
     raise OSError(number, os.strerror(number), str(one))
 
 
-# --- compaction: neighbours of one day become one file, in order
+# --- compaction: adjacent files of one day become one file, in order
 
 TARGET_BYTES = 128 * 1024 * 1024  # as Spark cuts files for its tasks (maxPartitionBytes)
 FILES_MAX = 32
-"""So many small files of a day are left alone while a topic is being archived."""
+"""While a topic is being archived, a day may have so many small files before they are merged."""
 
 NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV})
 
 
 def compact(folder: TopicFolder, target_bytes: int = TARGET_BYTES) -> int:
-    """Put together what is small in every day; returns how many files are fewer.
+    """Merge the small files of every day; return by how many the files have become fewer.
 
     The caller holds the folder's lock.
 

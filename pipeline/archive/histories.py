@@ -84,7 +84,7 @@ def parquet_lines(files: Sequence[Path]) -> Iterator[Line]:
 
     Raises:
         HistoryUnreadable: a file cannot be read.
-        HistoryInvalid: a text in it is no UTF-8, or JSON has no such number.
+        HistoryInvalid: a text in it is not UTF-8, or a number is NaN or infinite.
     """
     # As text, a decimal would be a JSON string, which no aggregate adds up.
     encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -102,7 +102,7 @@ def _object(location: SourceLocation, row: dict[str, Any]) -> dict[str, Any]:
     """Return a row without its null fields.
 
     Raises:
-        HistoryInvalid: it has a number that JSON has not, which would be published as null.
+        HistoryInvalid: it has NaN or an infinity, which would be published as null.
     """
     for name, value in row.items():
         if _is_beyond_json(value):
@@ -122,7 +122,7 @@ def _is_beyond_json(value: object) -> bool:
 
 
 def _rows(path: Path) -> Iterator[tuple[SourceLocation, dict[str, Any], bool]]:
-    """Yield each row, and whether it has its message in a column of its own."""
+    """Yield each row, and whether its message is in the column `value`."""
     before = 0
     try:
         with pq.ParquetFile(path) as file:

@@ -101,7 +101,7 @@ def archive_topic(
     """
     interval_ms = _interval_ms(arguments)
     folder = TopicFolder(arguments.archive, arguments.topic)
-    # `locked` would create the folder of a name that was misspelt.
+    # `locked` would create the folder of a misspelled name.
     if arguments.compact and not folder.path.exists():
         raise UsageInvalid(f"{arguments.archive}: has no archive of topic {arguments.topic}")
     with folder.locked():
@@ -179,7 +179,7 @@ def _epoch(arguments: JournalArguments, folder: TopicFolder, stop: Stop, retry: 
     with stop.cutting_off(), open_journal(arguments.source, retry) as journal:
         found = journal.ends()
         definition = journal.definition()
-    # With each epoch: a topic that was made again may have another key.
+    # With each epoch: a topic that was recreated may have another key.
     folder.write_shape(TopicShape(definition.get("key") or [], definition.get("type", "json")))
     if found.epoch is not None:
         return found.epoch

@@ -97,7 +97,7 @@ class Progress:
         self._next_s = now_s() + PROGRESS_EVERY_S
         self._said = ""
 
-    def look(self, line: Callable[[], str]) -> None:
+    def say_if_due(self, line: Callable[[], str]) -> None:
         """Print the line if the last one is some seconds old."""
         if self._now_s() >= self._next_s:
             self._next_s = self._now_s() + PROGRESS_EVERY_S
@@ -145,7 +145,7 @@ def publish(
                 pacing = Pacing(rate, gap_s, clock.now_s())
                 for request in requests(messages, pacing, clock, replaying.messages_max):
                     replaying.send(request)
-                    progress.look(replaying.line)
+                    progress.say_if_due(replaying.line)
         except PipelineError as error:
             # The type stays the same, because it decides the exit code.
             raise type(error)(f"{error} ({replaying.line()})") from error

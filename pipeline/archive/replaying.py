@@ -1,4 +1,4 @@
-"""A replay on its way into a topic: request after request, each of them once."""
+"""A replay into a topic: request after request, each of which takes effect once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MESSAGES_PER_REQUEST = 1_000
 TICK_S = 0.02  # messages due within one tick share a request, at its end
 ROUNDING = 1e-6  # of a tick, by which sums of gaps may be off
 BURST_S = 1.0
-"""How far a replay that was held up may run ahead of its speed to make up for it."""
+"""How much of a delay a replay may make up for by exceeding its speed."""
 
 
 class Clock:
@@ -79,7 +79,7 @@ class Pacing:
         self._before: Recorded | None = None
 
     def due_s(self, message: Recorded) -> float:
-        """Return when this message may go, as the next one after the last that went."""
+        """Return when this message may be sent, as the next one after the last that was sent."""
         if self._before is None:
             return self._last_s
         gap_s = self._gap_s(self._before, message)
@@ -93,7 +93,7 @@ class Pacing:
         return self._begun_s + math.ceil(ticks - ROUNDING) * TICK_S
 
     def went(self, message: Recorded, now_s: float) -> None:
-        """Note that a message goes."""
+        """Record that a message is sent."""
         # Catch up at most BURST_S: after a long outage a replay must not flood the topic.
         self._last_s = max(self.due_s(message), now_s - BURST_S)
         self._before = message
@@ -223,7 +223,7 @@ class ReplayState(msgspec.Struct, frozen=True):
 
 
 class ReplayCheckpoint:
-    """The file in which that is noted; held by one process."""
+    """The file that stores a `ReplayState`; locked by one process."""
 
     def __init__(self, folder: Path, of: str) -> None:
         self._folder = folder
@@ -250,10 +250,10 @@ class ReplayCheckpoint:
             os.close(held)
 
     def note(self, noted: ReplayState) -> None:
-        """Have the disk keep it.
+        """Write the state to the disk.
 
         Raises:
-            CheckpointMismatch: the disk does not take it.
+            CheckpointMismatch: it cannot be written.
         """
         try:
             write(self._path, msgspec.json.encode(noted))
@@ -261,7 +261,7 @@ class ReplayCheckpoint:
             raise CheckpointMismatch(f"{self._path}: {error.strerror or error}") from None
 
     def forget(self) -> None:
-        """Remove the file after the end; the same replay then begins anew."""
+        """Remove the file after the end; the same replay then starts over."""
         self._path.unlink(missing_ok=True)
 
     def _last(self) -> ReplayState:
@@ -308,12 +308,12 @@ class Replaying:
         noted: ReplayState,
         shape: TopicShape | None = None,
     ) -> None:
-        """Look what the topic takes; make one of a shape if it is not there.
+        """Read the topic's type; create a missing topic with the given shape.
 
-        Without a shape the first message makes it, of JSON without a key.
+        Without a shape the first message creates it, of JSON without a key.
 
         Raises:
-            GatewayProblem: it may not be made.
+            GatewayProblem: it may not be created.
         """
         self.totals = Totals()
         self.noted = noted

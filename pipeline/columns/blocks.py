@@ -1,8 +1,8 @@
 """The messages of a task, a block of a file at a time; files are read where they are conflated.
 
-A row that Spark reads goes from its Java to a Python, which costs more than to decode it. So
-Spark plans blocks alone (`BLOCKS`): it lists files and keeps them in its checkpoint, and a task
-gets a name and two numbers. Only conflated rows pass Java.
+A row that Spark reads is passed from Java to Python, which takes longer than decoding it. So Spark
+only plans blocks (`BLOCKS`): it lists files and keeps them in its checkpoint, and a task gets a
+name and two numbers. Only conflated rows pass through Java.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ add to each row, as an object. `content` is the file where tasks cannot open it.
 PAGES = "page binary"
 """PUBLISHED rows, some thousand of them as one row of Spark: an Arrow stream.
 
-To copy a row of nine columns into Java and out again costs more than all else that is done with it.
+Copying a row of nine columns into Java and out again takes longer than all other work on it.
 """
 
-# Large enough that a task's start is little beside it, small enough that tasks end together.
+# Large enough to make up for a task's start, small enough that tasks end at about the same time.
 BLOCK_BYTES = 16 * 1024 * 1024
 READ_BYTES = 4 * 1024 * 1024
 SEARCHED_BYTES = 64 * 1024
@@ -92,7 +92,7 @@ def blocks_of(
         "beside",
         "content",
     )
-    # By hand: Spark puts whole files together, and a large one would be a single task's.
+    # By hand: Spark groups whole files, so that a large one would be read by a single task.
     return cut.repartition(tasks)
 
 
@@ -120,7 +120,7 @@ def lines_by_block(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int
 def as_published(messages: DataFrame) -> DataFrame:
     """Return PUBLISHED rows of a source, those of its pages or blocks if it has these.
 
-    For what works on rows: the lines pass Java then.
+    For code that works on rows; the lines then pass through Java.
     """
     if not {"end", "page"} & set(messages.columns):
         return messages

@@ -1,6 +1,6 @@
 """How bodies of conflated messages are kept: the newest, or what a registered merger makes of all.
 
-With a merger a key may have several bodies, its slots. Reducers have a module of their own.
+With a merger a key may have several bodies, its slots. Reducers are in `json_fields/reducing.py`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Chosen fields of many lines, decoded in one call, with the verdict of `keys/` on each line.
 
-Polars, Arrow's and DuckDB's readers take a number for a text, the last digits of a long integer
-for noise, and a second value on a line for the next. msgspec does not, and checks a line in the
-pass that finds its fields, faster than they parse it. What it does not check itself is checked
-here over the text of all lines. Where that does not vouch for every line there is no answer, and
-the caller reads the lines one by one: so both ways accept the same, and refusals have one source.
+The readers of Polars, Arrow and DuckDB read a number as a text, round long integers, and take a
+second value on a line for the next line. msgspec does not, and validates a line while it finds its
+fields, faster than they parse it. What msgspec does not validate is checked here over the text of
+all lines. If a check cannot confirm every line, the result is None, and the caller reads line by
+line: so both paths accept the same lines, and refusals come from one of them only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidegate.keys.jsontext import DEPTH_MAX, has_large_exponent, has_long_numbe
 from tidegate.keys.path import has_invalid_struct_character
 from tidegate.pipeline.intervals import Column
 
-# Objects of so few lines stay in a core's cache until they are columns, at two thirds of the cost.
+# The objects of so few lines stay in a core's cache until they are columns: a third less time.
 LINES_AT_ONCE = 6_000
 LINE_BREAK, RETURN, BRACE, CLOSING, BRACKET, ZERO, SMALL_E = b"\n\r{}[0e"
 LOWER_CASE = 0x20

@@ -34,7 +34,7 @@ from tidegate.pipeline.json_fields.field_columns import (
 from tidegate.pipeline.json_fields.objects import QUOTE
 
 EMPTY = pa.scalar(b'""')
-EXACT_MAX = 2**53  # beyond it neighbouring integers are one double
+EXACT_MAX = 2**53  # beyond it neighboring integers are one double
 
 Values = dict[FieldPath, FieldColumn]
 

@@ -56,7 +56,7 @@ class Intake:
 
     @property
     def texts(self) -> list[str]:
-        """The keys that the codes number: a list that grows, and at times another one."""
+        """The keys that the codes number: a list that grows, and is sometimes replaced."""
         return self._reader.codes[0].texts
 
     def messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Messages]:

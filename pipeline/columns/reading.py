@@ -1,7 +1,8 @@
 """Messages as columns: the key and the time of many lines at once, exactly as one by one.
 
-The quick way takes key fields that are texts, integers or missing, and times that are numbers or
-texts. A batch with anything else takes the closures of `keys/`, the same answer by definition.
+The fast path takes key fields that are texts, integers or missing, and times that are numbers or
+texts. A batch with anything else is read by the closures of `keys/`, whose answers define the
+result.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class MessageReader:
         Raises:
             LineInvalidError: the first line that is not strict JSON, or has no key or no time.
         """
-        # All or nothing for a batch: a mix would need the two answers put back in order.
+        # All or nothing for a batch: mixed results would have to be put back in order.
         found = None if self._decoder is None else self._read_at_once(self._decoder, lines)
         return self._read_one_by_one(lines.to_pylist()) if found is None else found
 

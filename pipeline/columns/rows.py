@@ -162,7 +162,7 @@ def compact(codes: Column, count: int) -> tuple[Column, Column]:
 
 def shard_of(key_text: str, shards: int) -> int:
     """Return the shard of a key, the same in every process."""
-    # Not hash(): Python seeds it anew in each process, and shards are saved between runs.
+    # Not hash(): its seed differs between processes, and shards are saved between runs.
     return zlib.crc32(key_text.encode()) % shards
 
 
@@ -271,10 +271,10 @@ class Messages:
     fields: FieldColumns | None = None
 
     def combined(self, is_put: Column) -> Messages:
-        """Return one row for neighbours of a key with the same times; the newest body is theirs.
+        """Return one row for consecutive messages of a key with equal times, with the newest body.
 
-        They are of one delivery wherever an interval begins, so only where the newest body counts
-        is nothing lost. `is_put` says which messages may become one.
+        They belong to one delivery wherever an interval begins, so nothing is lost if only the
+        newest body counts. `is_put` says which messages may be combined.
         """
         order = by_code(self.codes)
         goes_on = np.zeros(len(order), np.bool_)

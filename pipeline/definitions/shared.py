@@ -30,7 +30,7 @@ def read_named_tables(
     Args:
         path: the file.
         section: one of `COMMANDS`; those of the others are refused.
-        gateway: goes before the gateway that the file names.
+        gateway: overrides the gateway that the file names.
 
     Raises:
         DefinitionInvalid: one line with the file, the place and what was expected.

@@ -43,10 +43,10 @@ class Declaration:
 
     @property
     def name(self) -> str:
-        """The stream's: the topic's as far as a stream may be called so, and a digest of it."""
+        """The stream's name: the allowed characters of the topic's name, and a digest of it."""
         topic = str(self.topic["topic"])
         readable = re.sub(r"[^A-Za-z0-9_-]", "-", topic)[:NAME_CHARACTERS_MAX]
-        # Two topics may be readable alike: a.b and a-b. The digest tells them apart.
+        # a.b and a-b give the same text; the digests differ.
         return f"{readable}-{_digest([topic])[:8]}"
 
     @property

@@ -118,7 +118,7 @@ class StreamDefinition:
 
 
 def read_definitions(path: Path, gateway: str | None = None) -> list[StreamDefinition]:
-    """Read the streams of a file, in its order; a `gateway` goes before the file's own.
+    """Read the streams of a file, in its order; a `gateway` overrides the file's own.
 
     Raises:
         DefinitionInvalid: one line with the file, the place and what was expected.

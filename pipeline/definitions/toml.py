@@ -55,7 +55,7 @@ class TomlTable:
         return DefinitionInvalid(f"{self.where(field)}: expected {expected}, found {shown(found)}")
 
     def missing(self, field: str, expected: str) -> DefinitionInvalid:
-        """Return the error for a required field that is missing or misspelt."""
+        """Return the error for a required field that is missing or misspelled."""
         if other := alike(field, self._left):
             hint = f"; did you mean {field} instead of {other[:SHOWN_MAX]}?"
         else:

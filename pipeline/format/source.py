@@ -4,7 +4,7 @@ Reading takes the options `gateway` (the address of a gateway, or of the Redis t
 there with `prefix`), `topic`, `from` (`epoch`, `now` or a bookmark), `rows_per_batch` and `shards`;
 writing takes `gateway`, `topic`, `key` and `run`. Offsets are bookmarks,
 `{"bookmark": "<epoch>-<position>"}`, so a checkpoint names the epoch of the topic that it
-belongs to. Planning costs one small request; messages are fetched by the executors alone.
+belongs to. Planning takes one small request; messages are fetched only by the executors.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A topic as Spark writes it: tasks stage, the driver commits a batch in one step, once.
 
-The number of a commit is the batch's, its producer has the id of the checkpoint: so a
-batch that comes again, after a retry, in other partitions or from another driver, publishes nothing
-more. The run is when the stream was started: what an older driver still sends is refused.
+A commit has the number of its batch, and its producer the id of the checkpoint: so a batch that is
+repeated, after a retry, in other partitions or from another driver, publishes nothing more. The run
+is the time at which the stream was started: what an older driver still sends is refused.
 """
 
 from __future__ import annotations

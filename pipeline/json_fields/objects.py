@@ -120,7 +120,7 @@ class Objects:
     def spans(self, names: Sequence[str]) -> list[Spans] | None:
         """Return the places of fields in the text, as `find_fields` does."""
         if self.are_flat:
-            # Every comma: one inside a string is found out where it makes a difference.
+            # Every comma: those inside strings are detected where they make a difference.
             found = self.named(self.columns(self.all_commas()), names)
             if found is not None:
                 return found

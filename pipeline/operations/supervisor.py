@@ -179,7 +179,7 @@ class Supervisor:
     def start_first(self) -> None:
         """Start the stream for the first time.
 
-        A Python worker of Spark's that came too late is retried: the stream is not to blame.
+        A start is retried if a Python worker of Spark was late: the stream is not at fault.
 
         Raises:
             PipelineError: it does not start.
@@ -189,11 +189,11 @@ class Supervisor:
         except WorkerLate as error:
             self._fail(error)
 
-    def look(self) -> None:
-        """Notice the end or a failure; start the stream if that is due and the gate is free."""
+    def poll(self) -> None:
+        """Check for the end or a failure; start the stream if that is due and the gate is free."""
         match self._state:
             case State.RUNNING:
-                self._look_at_run()
+                self._check_run()
             case State.STARTING if self._gate.is_free():
                 self._try_start()
             case State.WAITING if self._monotonic() >= self._due_s and self._gate.is_free():
@@ -247,7 +247,7 @@ class Supervisor:
         self._gate.close_for(self.stream.run)
         self._state = State.RUNNING
 
-    def _look_at_run(self) -> None:
+    def _check_run(self) -> None:
         run = self.stream.run
         assert run is not None, "it runs"
         # In this order: a run that fails between the two calls is still active or has its reason.
@@ -265,7 +265,7 @@ class Supervisor:
             self._state, self.failure = State.FAILED, error
             return
         batches = self.stream.totals.batches
-        # A batch done proves that the start worked: begin with short pauses again.
+        # A finished batch proves that the start worked: begin with short pauses again.
         if batches > self._batches_at_failure:
             self._failures = 0
         self._batches_at_failure = batches

@@ -17,7 +17,7 @@ from tidegate.pipeline.operations.supervisor import RunOptions, Say, StartGate, 
 from tidegate.pipeline.operations.watch import ending_in_order, status_sinks, watch
 
 READ_SECONDS = 0.25
-"""How long a stream waits for messages before it looks whether it is asked to end."""
+"""How long a stream waits for messages before it checks whether it is to end."""
 STOP_SECONDS_MAX = 4.0
 
 
@@ -93,7 +93,7 @@ class ThreadStream:
 
 
 class ThreadRun:
-    """One run of a stream in a thread of its own (a `StreamRun`).
+    """One run of a stream in its own thread (a `StreamRun`).
 
     Attributes:
         thread: not started yet.

@@ -32,7 +32,7 @@ LAST_BATCH_SECONDS_MAX = 4.0
 class StatusSink:
     """A place that gets the status of all streams, every so many seconds."""
 
-    look: Callable[[Sequence[StreamStatus]], None]
+    show: Callable[[Sequence[StreamStatus]], None]
     every_s: float
     due_s: float = 0.0
 
@@ -46,7 +46,7 @@ def watch(
     *,
     renew: Callable[[], None] | None = None,
 ) -> None:
-    """Look at streams and report their status, until all are over or `stop` is asked for.
+    """Poll streams and report their status, until all are over or `stop` is requested.
 
     A stream that fails for good while others go on is reported at once. `renew` may add and
     remove streams; with it the loop ends only by `stop`, because more streams may always come.
@@ -59,7 +59,7 @@ def watch(
         if renew is not None:
             renew()
         for each in watched:
-            each.look()
+            each.poll()
         if renew is None and all(each.is_over for each in watched):
             return
         for each in watched:
@@ -69,7 +69,7 @@ def watch(
         now_s = monotonic()
         due = [sink for sink in sinks if now_s >= sink.due_s]
         report_status(watched, due)
-        for sink in due:  # skip the reports that a long look has missed
+        for sink in due:  # skip the reports that a long poll has missed
             sink.due_s += sink.every_s * (1 + (now_s - sink.due_s) // sink.every_s)
         stop.wait(WATCH_EVERY_S)
 
@@ -80,7 +80,7 @@ def report_status(watched: Sequence[Supervisor], sinks: Sequence[StatusSink]) ->
         return
     statuses = [each.status() for each in watched]
     for sink in sinks:
-        sink.look(statuses)
+        sink.show(statuses)
 
 
 # --- where the status goes: the terminal, gateways, Prometheus
@@ -132,7 +132,7 @@ def status_sinks(
 
 
 class Reporter:
-    """Publishes the status to one gateway, from a thread of its own.
+    """Publishes the status to one gateway, from its own thread.
 
     A gateway that does not answer therefore delays no stream. Only the newest status counts: what
     could not be published is not published later. `say` gets one line when the gateway begins to

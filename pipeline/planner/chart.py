@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 INCHES = (10.0, 4.8)
 PIXELS_PER_INCH = 160
 INK, FAINT = "#1f2933", "#d5dbe1"
-# Okabe and Ito's colours, which people of every colour vision tell apart.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+# Okabe and Ito's colors, which people of every color vision tell apart.
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 STYLE: dict[Any, object] = {
     # Text stays text: a reader can search it, and the file needs no glyphs.
     "svg.fonttype": "none",
@@ -61,11 +61,11 @@ def figure(plan: Plan) -> Figure:
     best = plan.recommended()
     for number, (_, found) in enumerate(groupby(plan.choices, lambda one: one.group)):
         group = sorted(found, key=lambda one: one.interval.interval_ns)
-        colour = COLOURS[number % len(COLOURS)]
+        color = COLORS[number % len(COLORS)]
         ringed = next(one for one in group if one in best)
-        axes.plot(*_points(group), "o-", color=colour, label=_label(ringed), clip_on=False)
+        axes.plot(*_points(group), "o-", color=color, label=_label(ringed), clip_on=False)
         axes.plot(
-            *_points([ringed]), "o", color=colour, fillstyle="none", markersize=13, clip_on=False
+            *_points([ringed]), "o", color=color, fillstyle="none", markersize=13, clip_on=False
         )
     ticks = {one.interval.interval_ns: one.interval_text for one in plan.choices}
     axes.set_xticks(list(ticks), list(ticks.values()))

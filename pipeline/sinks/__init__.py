@@ -1,1 +1,1 @@
-"""Where what a stream sends goes, once."""
+"""Sinks: topics and files to which the rows of a stream are written, each once."""

@@ -1,11 +1,10 @@
-"""Writes the rows of a micro-batch to a folder: a Parquet file a batch, there as a whole or not.
+"""Writes the rows of each micro-batch to a folder, as one Parquet file that appears as a whole.
 
     FOLDER/ticks-1s-9f0c22ab-000000012.parquet
 
-A task on an executor writes it under a name that Spark, pyarrow and others pass over; the driver
-then gives it the batch's name, in one step. The name has the stream, its checkpoint's id and the
-batch's number, so a batch that is run again is not there twice. One task writes, so that rows stand
-in order.
+A task on an executor writes it under a name that Spark, pyarrow and others skip; the driver then
+renames it, in one step. The name has the stream, its checkpoint's id and the batch's number, so a
+repeated batch has no second file. One task writes, so that the rows are in order.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ COLUMNS = arrow_schema(
 
 @dataclass(slots=True)
 class UnfinishedFile:
-    """The rows of one batch in a file that readers pass over, beside where they will be.
+    """The rows of one batch in a file that readers skip, in the folder of the final file.
 
     `target` is what the file will be called; `attempt` is the task attempt's own number.
     """
@@ -175,7 +174,7 @@ class ParquetWriter:
             raise CheckpointMismatch(
                 f"{target} has other rows than this batch: the checkpoint is older than the folder"
             )
-        # Attempts that Spark did not take have left theirs.
+        # Attempts that Spark discarded have left their files.
         for left in target.parent.glob(f".{target.stem}.*"):
             left.unlink(missing_ok=True)
         return is_new

@@ -44,9 +44,9 @@ class Batch:
 
     @property
     def first_row(self) -> int:
-        """The number of its first row: an end goes on where no row of its batch can be.
+        """The number of its first row; that of an end is above all rows of its batch.
 
-        However many there are, and also where their file has been taken away.
+        So it does not depend on how many there are, or on whether their file still exists.
         """
         return 1 + (END_ROWS if self.is_end else 0)
 
@@ -81,18 +81,18 @@ class Sink(Protocol):
     """Where a stream's rows go."""
 
     def prepare(self) -> Sequence[str]:
-        """Make it if it is not there; return its epoch and those that it continues, if it has one.
+        """Create it if missing; return its epoch, if it has one, and those that it continues.
 
         Raises:
-            PipelineError: it is there, and not what the stream asks for.
+            PipelineError: it exists and does not fit the stream.
         """
 
     def write(self, rows: DataFrame, batch: Batch) -> BatchResult:
         """Write rows (`columns.rows.SENT`) in order of due time and publication, in one step.
 
-        A batch that was written before, by whichever attempt, driver or run, is written no more.
-        No row passes through the driver.
+        A batch that any attempt, driver or run has written before is not written again. No row
+        passes through the driver.
 
         Raises:
-            PipelineError: the sink does not take it.
+            PipelineError: the sink refuses it.
         """

@@ -90,10 +90,9 @@ class TopicWriter:
     """Writes a stream to a topic (a `Sink`); also sent to the executors, which stage.
 
     `stream` is its name; `definition` is the topic's, as `PUT /v1/topics/{topic}` takes it. A topic
-    that is `declared` is never made here. Where the first batch of a checkpoint has all records of
-    the source the writer `restates` the topic: it publishes what the topic does not have, and
-    removes what the batch does not have. Such a batch may differ when it is repeated, so the number
-    of its commit is that of the run.
+    that is `declared` is never created here. With `restates` the first batch of a checkpoint has
+    all records of the source: what the topic lacks is published, and what the batch lacks is
+    removed. Such a batch may differ when it is repeated, so its commit has the number of the run.
     """
 
     gateway: str
@@ -111,7 +110,7 @@ class TopicWriter:
 
         Raises:
             KeyMismatch: it exists with another key.
-            GatewayRefused: the gateway does not want it, or it is gone though it was declared.
+            GatewayRefused: the gateway refuses it, or it is missing although it was declared.
         """
         with gateway_at(self.gateway) as gateway:
             found = gateway.find_topic(self.topic)
@@ -133,7 +132,7 @@ class TopicWriter:
     def write(self, rows: DataFrame, batch: Batch) -> BatchResult:
         """Publish a batch's rows; counts and names of stages come to the driver, no messages.
 
-        Waiting for `not_before_s` keeps two batches from bringing a key twice within an interval.
+        Waits for `not_before_s`, so that two batches do not send a key twice within an interval.
 
         Raises:
             CheckpointMismatch: the topic already has a batch that is only now being planned.
@@ -172,7 +171,7 @@ class TopicWriter:
         is_new, sent_at_s = False, 0.0
         if stages:
             producer = self.producer(batch)
-            # A batch that compares with the topic finds less to do when it comes again, so its
+            # A batch that compares with the topic finds less to do when it is repeated, so its
             # rows differ: under the batch's own number they would pass for a repetition.
             number = batch.run if self._restated(batch) else batch.number
             with gateway_at(self.gateway) as gateway:
@@ -233,7 +232,7 @@ class Staging:
         sent = rows.filter(pc.is_null(rows.column("refused")))
         columns = (sent.column(name).to_pylist() for name in ("key", "value", "removed"))
         for record, value, removed in zip(*columns, strict=True):
-            # A stream that begins anew would else send every record to every subscriber again.
+            # Otherwise a restarted stream would send every record to every subscriber again.
             if self._existing is not None and not self._existing.take_difference(record, value):
                 continue
             if removed is None:

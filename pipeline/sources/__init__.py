@@ -1,1 +1,1 @@
-"""Where a stream's messages come from."""
+"""Sources: topics, brokers and files from which a stream reads messages."""

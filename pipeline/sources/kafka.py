@@ -64,7 +64,7 @@ def fetch_jars(
                 text=True,
                 cwd=folder,
                 timeout=FETCH_SECONDS_MAX,
-                start_new_session=True,  # a terminal's Ctrl-C is for us alone
+                start_new_session=True,  # a terminal's Ctrl-C reaches only this process
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise _missing(asked, type(error).__name__) from None

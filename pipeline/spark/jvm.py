@@ -1,7 +1,7 @@
 """The Java that Spark runs in: signals for this process do not reach it, and it ends with us.
 
-PySpark starts it. Left to itself, it would be in our process group, where a signal for all of the
-group would end it before us; and its output would appear on the terminal.
+PySpark starts it. By default it would be in our process group, where a signal for the group would
+end it before us, and its output would appear on the terminal.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _NOISE = ("WARNING:", "Picked up ", "NOTE: ", "\tat ")
 
 
 class Jvm:
-    """Spark's Java, from its start on; it ends when its standard input does.
+    """Spark's Java process.
 
-    That is when this process is gone, however it went.
+    It exits when its standard input closes, which happens however this process ends.
 
     Args:
         settings: Spark's, of which some are Java's own.
@@ -58,8 +58,8 @@ class Jvm:
         try:
             with os.fdopen(writing, "wb") as output:
                 kept = {"stdout": output, "stderr": output, "start_new_session": True}
-                # Without a limit, for on a busy machine a start may take minutes, and a Java that
-                # fails ends, which is seen. A user who waits in vain has Ctrl-C.
+                # Without a timeout: a start may take minutes on a busy machine, a Java that fails
+                # exits, which is noticed, and a user can press Ctrl-C.
                 self.gateway = launch_gateway(asked, kept)  # type: ignore[no-untyped-call]  # PySpark's
         except PySparkRuntimeError:
             listening.join(GONE_SECONDS_MAX)
@@ -68,7 +68,7 @@ class Jvm:
             ) from None
 
     def end(self) -> None:
-        """Close its standard input, and kill it if it then does not end by itself in time."""
+        """Close its standard input, and kill it if it does not exit in time."""
         process = self.gateway.proc
         process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
@@ -78,7 +78,7 @@ class Jvm:
             process.wait()
 
     def _listen(self, reading: int) -> None:
-        """Keep what it and Spark's Python workers print, for the sentence about a failure."""
+        """Keep what it and Spark's Python workers print, for the message about a failure."""
         is_wanted = os.environ.get("TIDEGATE_LOG_LEVEL") == "debug"
         with os.fdopen(reading, errors="replace") as output:
             for line in output:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# --- executors on other machines: our code travels from the driver, packages must be installed
+# --- executors on other machines: the driver sends our code, packages must be installed there
 #
 # Ask them before a stream starts: a missing package is then one sentence and not a failed query.
 
@@ -177,7 +177,7 @@ def open_session(master: str, jars: Sequence[Path] = ()) -> SparkSession:
 
 
 def close_session(spark: SparkSession) -> None:
-    """Close it, if its JVM still runs."""
+    """Close the session, if its JVM still runs."""
     from py4j.protocol import Py4JError
 
     with warnings.catch_warnings(), suppress(Py4JError, OSError):
@@ -203,10 +203,10 @@ def end_java() -> None:
 
 
 def _aside(make: Callable[[], SparkSession]) -> SparkSession:
-    """Run `make` in a thread of its own and return its result.
+    """Run `make` in another thread and return its result.
 
-    In the main one PySpark would put its own reaction to SIGINT in the place of ours, and a signal
-    would come in the middle of one of Java's answers.
+    In the main thread PySpark would replace our handler of SIGINT, and a signal could interrupt it
+    in the middle of one of Java's answers.
     """
     # A thread of the pool is joined at the end of the block, so nothing outlives it.
     with warnings.catch_warnings(), ThreadPoolExecutor(1) as aside:
@@ -298,9 +298,9 @@ def _settings(local: bool) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # Where Java and a Python talk for the first time; a busy machine takes more than 15 s.
         "spark.python.authenticate.socketTimeout": "60s",
-        # Spark would plan a stage while another thread sends what it has planned: a task may get a
-        # plan that changes under way. Small batches have nothing to gain, and lose a tenth of their
-        # time to a job of its own for each shuffle.
+        # Spark would replan a stage while another thread sends the plan: a task may get a plan that
+        # changes meanwhile. Small batches gain nothing, and a separate job for each shuffle takes a
+        # tenth of their time.
         "spark.sql.adaptive.enabled": "false",
         # Batches without rows have nothing to conflate, and no state waits for them.
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",

@@ -54,8 +54,8 @@ def plan_of(asked: Conflation, *, is_timed: bool) -> PlanKind:
     """Return the plan of a running stream; `is_timed`: in event time."""
     if is_timed:
         return PlanKind.TIMED
-    # A removal must know whether its record was there, which may be an earlier batch's doing; a
-    # merger may decline, and then what it gave before must stand apart.
+    # A removal is sent only if its record existed, maybe since an earlier batch; and a merger may
+    # decline to merge with what an earlier batch held.
     if asked.interval.pace is Pace.KEY or asked.sends_removals or asked.merger:
         return PlanKind.HELD
     return PlanKind.LATEST
@@ -73,10 +73,10 @@ def plan_latest(messages: DataFrame, asked: Conflation, tasks: int) -> DataFrame
 
 
 class ConflatedBatches:
-    """Goes through the batches of a definition.
+    """Conflates the batches of a definition.
 
     Raises:
-        CheckpointMismatch: from `rows`, if what the batch before held is not there.
+        CheckpointMismatch: from `rows`, if what the batch before held is missing.
     """
 
     def __init__(self, definition: StreamDefinition) -> None:

@@ -32,7 +32,7 @@ from tidegate.pipeline.errors import CheckpointMismatch, StreamFailed
 # <folder>/commits/N    that it is done
 #
 # Spark reads the newest of each and silently creates what is missing. A query without its id, or a
-# plan for a number that was used, would skip messages without a word.
+# plan for a number that was used, would silently skip messages.
 
 _VERSION = re.compile(rb"v\d+")
 
@@ -128,7 +128,7 @@ class Checkpoint:
         return str(msgspec.json.decode(path.read_bytes())["id"]) if path.exists() else ""
 
     def newest_planned(self) -> int:
-        """Return the number of the newest planned batch, perhaps done already; or -1."""
+        """Return the number of the newest planned batch, perhaps done already; -1 for none."""
         return newest_planned(self.spark_folder)
 
     def require_sink(self, epochs: Sequence[str]) -> None:

@@ -29,7 +29,7 @@ from tidegate.pipeline.streams.topic_watcher import Fillable, SparkTopicWatcher,
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Topics that say `engine: spark`, each filled by a stream of its own.
+    """Topics that say `engine: spark`, each filled by its own stream.
 
     They are those of `gateway`; None means the gateway of the file that is run too, or the
     default. `checkpoints` is a folder that driver and executors share.
@@ -52,7 +52,7 @@ def run(
 ) -> int:
     """Run the streams of a file, of topics, or of both; return the exit code of the command line.
 
-    `gateway` goes before the one that the file names.
+    `gateway` overrides the one that the file names.
 
     0: stopped by SIGTERM, or with `available_now` when all is read; 130: by SIGINT; 1, 2, 3 and
     78 as for every command, after one line on standard error.

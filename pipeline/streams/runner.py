@@ -142,7 +142,7 @@ class StreamRunner:
             self.say(_start_line(running.definition))
 
     def join(self, definition: StreamDefinition) -> None:
-        """Add a stream, which starts when the supervisor looks at it and the gate is free.
+        """Add a stream, which starts when its supervisor is polled and the gate is free.
 
         Remove checkpoints that earlier definitions of its topic have left.
         """

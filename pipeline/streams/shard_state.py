@@ -67,7 +67,8 @@ class ShardState:
     def shards(self, label: str | None, new: int) -> int:
         """Return the number of shards: as before, or `new` for a stream that begins.
 
-        A batch that splits a shard says of its parts that there are more; then there are of all.
+        A batch that splits a shard writes the greater number into the tables of its parts; it holds
+        for all shards.
 
         Raises:
             CheckpointMismatch: one of their tables is not there.

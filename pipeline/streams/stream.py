@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 # --- pacing: batches go out an interval apart, with what was published until just before
 #
-# A batch that is written early has to wait for the end of its interval, and its rows grow old. So
-# the wait comes before the read: the batch before stays open for as long as the next one is not
-# expected to need. A batch that is late makes its rows as old as one that was begun too early, so
-# nothing is added to what batches take.
+# A batch that is ready early would wait for the end of its interval, while its rows grow old. So
+# the wait comes before its read: the previous batch stays open until only the expected time of the
+# next one is left of the interval. No margin is added to that time: a batch that ends late makes
+# its rows as old as one that began too early.
 
 BATCHES_KEPT = 5
 BETWEEN_S_MAX = 0.3
-"""Spark needs less between two batches; a longer time was silence, which none expects."""
+"""Spark needs less between two batches; a longer time was a wait for messages."""
 INTERVAL_S_MAX = 10.0
 """Longer batches are not held open: a kill would repeat all their work."""
 
 
 class Pacing:
-    """The rhythm of one stream; moments are monotonic seconds.
+    """Decides when the batches of one stream begin; times are monotonic seconds.
 
     Args:
         interval_s: between two commits; 0 for a stream that is not paced.
@@ -84,11 +84,11 @@ class Pacing:
 
 
 QUERY_ID = "sql.streaming.queryId"
-LOOK_EVERY_MS = 100
+POLL_EVERY_MS = 100
 
 
 class Stream:
-    """A definition and, once started, its query; `sink` is another than its own."""
+    """A definition and, once started, its query; `sink` replaces the definition's sink."""
 
     def __init__(self, definition: StreamDefinition, sink: Sink | None = None) -> None:
         self.definition = definition
@@ -136,7 +136,7 @@ class Stream:
         """Make the sink ready and start the query.
 
         The interval, or a part of it, is the trigger. With `available_now` recorded input is
-        worked off as fast as it goes, and the query ends with what was there at its start.
+        read as fast as possible, and the query ends with what was there at its start.
         """
         definition = self.definition
         # Before the query starts: a sink that was created again lacks what the checkpoint counts as
@@ -170,7 +170,7 @@ class Stream:
         """Send what is still held, once a query of recorded input has read all there was.
 
         Raises:
-            PipelineError: it cannot be sent; the next start will.
+            PipelineError: it cannot be sent; the next start will try again.
         """
         query, batches = self.query, self._batches
         if query is None or query.exception() is not None:
@@ -204,8 +204,8 @@ class Stream:
         try:
             result = self._sink.write(self._batches.rows(messages, batch), batch)
         except Py4JError as error:
-            # In one sentence: Spark searches the text of what py4j raises by a regex whose depth is
-            # the text's length, and the query's thread dies of it without a word.
+            # In one sentence: Spark searches the text of a py4j error by a regular expression that
+            # recurses for each character, and a long text would kill the query's thread silently.
             raise from_spark(self.definition.name, str(error)) from None
         finally:
             self._begun_s = None
@@ -218,9 +218,9 @@ class Stream:
 
     @property
     def _trigger_ms(self) -> int:
-        """How often a batch may begin; one that is held open says by itself when the next does."""
+        """How often a batch may begin; while one is held open, its end decides about the next."""
         trigger_ms = self._batches.trigger_ms
-        return min(trigger_ms, LOOK_EVERY_MS) if self._pacing.holds else trigger_ms
+        return min(trigger_ms, POLL_EVERY_MS) if self._pacing.holds else trigger_ms
 
     def _count(self, result: BatchResult, begun_s: float) -> None:
         # The query's thread counts, the main thread reports.
@@ -256,7 +256,7 @@ def sink_definition(definition: StreamDefinition) -> dict[str, Any]:
 
 
 def _shape(definition: StreamDefinition) -> dict[str, Any]:
-    """Return how the sink topic describes its making; for a join there are no such fields."""
+    """Return the fields of the topic's source that describe the stream, as far as there are any."""
     view = definition.view
     wanted = view.filter if view else definition.conflation.filter
     shape: dict[str, Any] = {} if wanted is None else {"filter": str(wanted)}

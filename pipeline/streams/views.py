@@ -58,13 +58,13 @@ class HeldTables:
 
 
 class ViewBatches:
-    """Goes through the batches of a definition with a view.
+    """Computes the batches of a definition with a view.
 
     Raises:
-        CheckpointMismatch: from `rows`, if what the batch before kept is not there.
+        CheckpointMismatch: from `rows`, if what the batch before kept is missing.
     """
 
-    # A view sends each change with the batch that brought it: no key waits, and nothing is left to
+    # A view sends each change with the batch that read it: no key waits, and nothing is left to
     # send at the end.
     held_keys = None
     merger_failures = None

@@ -263,7 +263,7 @@ def _sent(found: Messages, texts: list[str]) -> pa.Table:
 HELD = arrow_schema("key string, shard long, records long, part binary")
 
 Shares = dict[int, dict[str, Any]]
-"""By shard what a group's records there come to."""
+"""The partials of a group, by the shard of its records."""
 
 
 class Groups:

@@ -1,4 +1,4 @@
-"""Joins of two topics on equal fields: what a record is joined by, and what the two come to."""
+"""Joins of two topics on equal fields: the links between records, and the joined records."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ class Routes:
         self.table = LINKS.empty_table() if held is None else held
 
     def change(self, changes: pa.Table) -> pa.RecordBatch:
-        """Take the newest of each record that changed (`SENT`); rows for their links (`ROUTED`).
+        """Take the newest of each changed record (`SENT`); return rows for their links (`ROUTED`).
 
-        One that has moved is gone (`moved`) from its old link, and counts no message there.
+        A record that has moved is gone (`moved`) from its old link, and counts no message there.
         """
         keys = changes.column("key").combine_chunks()
         is_changed = pc.is_in(self.table.column("key"), keys)
@@ -185,7 +185,7 @@ class Pairs:
         self.table = JOINED.empty_table() if held is None else held
 
     def change(self, routed: pa.Table, *, grouped: bool) -> pa.Table:
-        """Take what changed (`ROUTED`); the joined records that it changes (`SENT`).
+        """Take changed records (`ROUTED`); return the joined records that they change (`SENT`).
 
         By the left record's key, with the newest of the right ones; for `grouped` each pair has
         a row, by both keys. A message counts in one row. Rows are in order of publication.
@@ -227,7 +227,7 @@ class Pairs:
                 yield _row(record, change, None, _Count([change]), shared)
 
     def _of_pairs(self, link: JoinedRecords) -> Iterator[Row]:
-        """Yield a row for each pair that changed, came or is gone."""
+        """Yield a row for each pair that changed, is new or is gone."""
         lefts, rights = link.changes
         own, shared = {name: _Count([row]) for name, row in lefts.items()}, _Count(rights.values())
         before = _paired(link.before[Side.LEFT], link.before[Side.RIGHT])
@@ -246,7 +246,7 @@ class Pairs:
 
 
 class _Count:
-    """Messages that count in one row: the first that takes them."""
+    """Messages that count in only one row: the first that takes them."""
 
     def __init__(self, changes: Iterable[Row]) -> None:
         self._left = list(changes)

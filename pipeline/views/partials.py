@@ -151,7 +151,7 @@ def _value(pair: tuple[Any, int]) -> Any:
 
 
 Partial = Any
-"""What the records of one group in one task come to; its form depends on the aggregate."""
+"""One aggregate over a group's records in one task; its form depends on the aggregate."""
 
 
 class PartialAggregate(Protocol):

@@ -5,8 +5,8 @@
     routes    changed records of two topics, by key -> the same, to the task of their link
     pairs     these, by link                        -> joined records, or partials of their groups
 
-A group is touched where its records are; what a stage keeps is a table a shard, written once a
-batch from the batch before. Rows that were refused go along.
+The partials of a group are computed where its records are. A stage keeps one table for each shard,
+written once in each batch from that of the batch before. Refused rows are passed on.
 """
 
 from __future__ import annotations

@@ -417,7 +417,7 @@ def test_a_line_comes_now_and_then_and_never_twice_in_a_row() -> None:
     progress = Progress(reported.append, clock.now_s)
     for waits_s in (1.0, PROGRESS_EVERY_S, PROGRESS_EVERY_S, PROGRESS_EVERY_S):
         clock.wait(waits_s)
-        progress.look(lambda: next(lines))
+        progress.say_if_due(lambda: next(lines))
     assert reported == ["a", "b"]
     progress.say("b")
     progress.say("c")

@@ -87,11 +87,11 @@ class FakeStream:
         if kind is WorkerLate:
             text = "Python worker failed to connect back."
         self.stream.query = query(active=False, exception=text)
-        self.supervised.look()
+        self.supervised.poll()
 
     def pass_s(self, seconds: float) -> None:
         self.now_s += seconds
-        self.supervised.look()
+        self.supervised.poll()
 
     @property
     def state(self) -> State:

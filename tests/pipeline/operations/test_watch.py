@@ -38,22 +38,22 @@ from tidegate.pipeline.operations.watch import (
 
 
 class Actor:
-    """A stream that ends, well or badly, after so many looks."""
+    """A stream that ends, well or badly, after so many polls."""
 
-    def __init__(self, name: str, looks: int, failure: PipelineError | None = None) -> None:
+    def __init__(self, name: str, polls: int, failure: PipelineError | None = None) -> None:
         self.name = name
         self.failure: PipelineError | None = None
-        self._looks = looks
+        self._polls = polls
         self._ends_with = failure
 
-    def look(self) -> None:
-        self._looks -= 1
-        if self._looks == 0:
+    def poll(self) -> None:
+        self._polls -= 1
+        if self._polls == 0:
             self.failure = self._ends_with
 
     @property
     def is_over(self) -> bool:
-        return self._looks <= 0
+        return self._polls <= 0
 
     def status(self) -> StreamStatus:
         return StreamStatus(self.name, State.ENDED if self.is_over else State.RUNNING)
@@ -108,7 +108,7 @@ def test_missed_reports_are_skipped() -> None:
     clock, seen = Clock(waits=6), list[float]()
 
     class Slow(Actor):
-        def look(self) -> None:
+        def poll(self) -> None:
             clock.now_s += 9.0 if clock.now_s == 0 else 0.0
 
     watched([Slow("a", 1000)], clock, [StatusSink(lambda _: seen.append(clock.now_s), 2.0)])
@@ -152,7 +152,7 @@ def test_the_terminal_each_gateway_and_prometheus_get_the_status(
         options, {"http://b", "http://a"}, lambda now: now.name, said.append
     ) as found:
         for each in found:
-            each.look(NOW)
+            each.show(NOW)
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=HANGS_S) as answer:
             text = answer.read().decode()
     assert said == ["a", "b"]
@@ -257,11 +257,11 @@ def test_a_gateway_that_refuses_is_asked_again_and_its_refusal_said_once(
 
 
 class Query:
-    """A query that is at a batch for so many looks."""
+    """A query that is at a batch for so many polls."""
 
-    def __init__(self, looks: int, clock: SleepClock) -> None:
+    def __init__(self, polls: int, clock: SleepClock) -> None:
         self.isActive = True
-        self._until_s = clock.now_s + looks * module.POLL_EVERY_S
+        self._until_s = clock.now_s + polls * module.POLL_EVERY_S
         self._clock = clock
 
     @property

@@ -154,7 +154,7 @@ def test_a_restart_does_not_wait_for_a_gateway_that_is_down(tmp_path: Path) -> N
     runner = StreamRunner(RunOptions(), said.append)
     running = runner.add(*read_definitions(path))
     runner.spark = running.stream.query = cast(Any, "there was a start")
-    running.supervised.look()
+    running.supervised.poll()
     assert len(said) == 1
     assert "; it is started again in " in said[0]
 
