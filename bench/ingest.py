@@ -1,8 +1,8 @@
 """The CPU time that a published message costs the gateway, by size of request and by store.
 
 Only the server's time counts, in user and system mode, so that other processes have little effect.
-Both gateways run at the same time and are measured alternately. The engine without a gateway has
-one keyed lane.
+Both gateways run at the same time and are measured alternately. The engine is also measured alone,
+with one keyed lane.
 """
 
 from __future__ import annotations

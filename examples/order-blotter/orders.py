@@ -1,6 +1,6 @@
-"""Orders that come and go: opened, filled in parts, then done; some are cancelled.
+"""Publishes orders: each is opened, filled in parts, and then done; some are canceled.
 
-python examples/order-blotter/orders.py [SECONDS]      the gateway of TIDEGATE_GATEWAY
+python examples/order-blotter/orders.py [SECONDS]      to the gateway of TIDEGATE_GATEWAY
 """
 
 import itertools
@@ -37,7 +37,7 @@ def main(seconds: float) -> None:
                 if state == "filled":
                     del left[number]
                 elif random.random() < 0.02:
-                    # What is still collected must be there before it can be deleted.
+                    # The publisher may still hold messages of this order, which would recreate it.
                     publisher.flush()
                     gateway.delete_records("orders", record_key=number)
                     del left[number]

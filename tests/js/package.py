@@ -1,4 +1,4 @@
-"""The npm package of the client, made in a checkout of its own as docs/javascript.md says."""
+"""The npm package of the client, built in a separate checkout as docs/javascript.md describes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ NOT_COMMITTED = shutil.ignore_patterns("node_modules", "types", "*.tgz", "packag
 
 
 def commands_of(page: Path) -> list[str]:
-    """Return the blocks of commands of a page."""
+    """Return the shell blocks of a page."""
     return re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
 
 
 def run_commands(text: str, folder: Path) -> None:
-    """Run a block of commands.
+    """Run a shell block; stop at the first command that fails.
 
     Raises:
-        AssertionError: one of them has failed.
+        AssertionError: a command has failed.
     """
     ended = subprocess.run(
         ["bash", "-eo", "pipefail", "-c", text],
@@ -38,7 +38,7 @@ def run_commands(text: str, folder: Path) -> None:
 
 
 def copy_packages(checkout: Path) -> None:
-    """Copy what npm needs of this checkout; the test is skipped without npm."""
+    """Copy the files that npm needs from this checkout; skip the test without npm."""
     require_npm()
     checkout.mkdir()
     shutil.copy(dev.ROOT / "LICENSE", checkout)

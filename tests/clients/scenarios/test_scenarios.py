@@ -1,4 +1,4 @@
-"""One set of scenarios, which each client passes against real gateways."""
+"""Scenarios that every client has to pass against real gateways."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ pytestmark = pytest.mark.system
 BIG = 9007199254740993
 QUICK = "conflation=20ms"
 LASTS = itertools.count()
-"""A client may hold the last record of before: each has a number of its own."""
+"""Numbers the records of `await_last`: a client may still hold an earlier one."""
 
 Connect = Callable[..., Driver]
 ConnectJS = Callable[..., JavaScript]
 
 
 def serve(*words: str, **variables: str) -> subprocess.Popen[str]:
-    """A gateway that lets every page use it: those of the JavaScript client are not its own."""
+    """Start a gateway for pages of any origin: it does not serve those of the JavaScript client."""
     return start("serve", *words, TIDEGATE_ALLOWED_ORIGINS="*", **variables)
 
 
 @contextlib.contextmanager
-def begun(*words: str) -> Iterator[str]:
-    """The address of such a gateway, which ends with the block."""
+def serving(*words: str) -> Iterator[str]:
+    """Run such a gateway during the block; yield its address."""
     process = serve(*words)
     try:
         yield address_of(process)
@@ -65,7 +65,7 @@ IN_BROWSER = pytest.param("chromium", marks=[pytest.mark.browser, pytest.mark.ni
 
 @pytest.fixture(params=[*PYTHON, "node", IN_BROWSER])
 def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
-    """Makes the client under test, at these addresses."""
+    """A function that creates the client under test, for some addresses."""
     with contextlib.ExitStack() as stack:
         kind = (PYTHON | JAVASCRIPT)[request.param]
         yield lambda *addresses, token_file=None: kind(list(addresses), token_file, stack)
@@ -73,7 +73,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
 
 @pytest.fixture(params=["node", IN_BROWSER])
 def connect_js(request: pytest.FixtureRequest) -> Iterator[ConnectJS]:
-    """Makes the JavaScript client, each option a piece of code."""
+    """A function that creates the JavaScript client; options are texts of JavaScript."""
     with contextlib.ExitStack() as stack:
         kind = JAVASCRIPT[request.param]
         yield lambda address, token_file=None, **options: kind(
@@ -90,14 +90,14 @@ def first_tab(admin: Gateway) -> Iterator[InChromium]:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """A gateway that no scenario harms; those that stop one start their own."""
-    with begun("--port", "0") as address:
+    """A gateway that all scenarios share; those that stop one start their own."""
+    with serving("--port", "0") as address:
         yield address
 
 
 @pytest.fixture
 def admin(address: str) -> Iterator[Gateway]:
-    """What the scenarios publish with, and the gateway that they are about."""
+    """The Python client with which scenarios publish, at the shared gateway."""
     with Gateway(address) as gateway:
         gateway.put_topic("px", {"key": ["/id"]})
         yield gateway
@@ -111,7 +111,7 @@ def publish(gateway: Gateway, *messages: Any, topic: str = "px") -> None:
 
 @contextlib.contextmanager
 def repeating(work: Callable[[], None]) -> Iterator[None]:
-    """Do something over and over while the block runs."""
+    """Call `work` repeatedly while the block runs."""
     ended = threading.Event()
 
     def run() -> None:
@@ -132,7 +132,7 @@ def remove(gateway: Gateway, key: Any) -> None:
 
 
 def world(gateway: Gateway, **query: Any) -> list[Any]:
-    """The state of the world; a client whose order is that of the keys holds the same list."""
+    """The state of the world in order of keys, as a list that a client's records equal."""
     return sorted((json.loads(row) for row in gateway.sow("px", **query)), key=_by_id)
 
 
@@ -141,7 +141,7 @@ def _by_id(record: dict[str, Any]) -> str:
 
 
 def await_last(client: Driver, gateway: Gateway) -> list[Any]:
-    """What a client holds once it has a record that is published now: all before it has come."""
+    """Publish a record; return what a client holds with it: everything earlier has arrived."""
     last = {"id": "zz-last", "n": next(LASTS)}
     publish(gateway, last)
     held = client.await_held(lambda held: last in held)
@@ -164,7 +164,7 @@ def test_the_dict_is_the_state_of_the_world(connect: Connect, admin: Gateway, de
     client.await_removed(lambda keys: "k1" in keys)
 
 
-DEEP = 60  # a message may have 64 levels, and what the drivers bring of it has some around it
+DEEP = 60  # a message may have 64 levels, and the drivers wrap it in some more
 AWKWARD = [
     *("1.7976931348623157e308", "1.7976931348623158e308", "-1.7976931348623157E+308", "5e-324"),
     *("1e-400", "0e999", "-0", "-0.0", "1.0", "9007199254740993", "12345678901234567890"),
@@ -181,8 +181,8 @@ REFUSED = [
 
 
 @rule("key-3")
-def test_what_a_message_may_hold_every_client_reads(connect: Connect, admin: Gateway) -> None:
-    """A value is refused when it is published, or read by all clients alike."""
+def test_every_accepted_value_is_read_by_every_client(connect: Connect, admin: Gateway) -> None:
+    """A value is refused when it is published, or all clients read it alike."""
     for text in REFUSED:
         with pytest.raises(GatewayProblem, match="message-invalid"):
             admin.publish("px", [b'{"id":0,"v":%s}' % text.encode()])
@@ -208,7 +208,7 @@ def test_integers_above_two_to_the_53_are_exact(connect: Connect, admin: Gateway
 
 
 @pytest.mark.nightly
-def test_every_message_comes_in_order(connect: Connect, admin: Gateway) -> None:
+def test_every_message_arrives_in_order(connect: Connect, admin: Gateway) -> None:
     publish(admin, 0, topic="log")
     client = connect(admin.base_url)
     client.log("log")
@@ -253,9 +253,8 @@ def test_topics_of_a_pattern_come_and_go(connect: Connect, admin: Gateway) -> No
     client.await_held(lambda held: held == [{"id": "x", "of": "b"}])
 
 
-@pytest.mark.system
 def test_nothing_is_missed_over_a_cut(connect: Connect, admin: Gateway) -> None:
-    """Published, changed and deleted while the line was cut, each is seen."""
+    """Messages, changes and removals during a cut of the connection arrive afterwards."""
     publish(admin, 0, topic="log")
     publish(admin, {"id": "a", "n": 1}, {"id": "b", "n": 1})
     with wire_to(admin.base_url) as wire:
@@ -276,10 +275,10 @@ def test_nothing_is_missed_over_a_cut(connect: Connect, admin: Gateway) -> None:
 
 @rule("resume-10")
 @pytest.mark.parametrize("fails", [False, True])
-def test_messages_that_are_missing_for_good_are_said(
+def test_messages_that_are_missing_for_good_are_reported(
     connect: Connect, admin: Gateway, fails: bool
 ) -> None:
-    """Trimmed while the line was cut: a sentence, or with `fail` the end of the subscription."""
+    """Trimmed during a cut: a sentence, or with `fail` the end of the subscription."""
     admin.put_topic("log", {"history": {"messages": 2}})
     publish(admin, 0, topic="log")
     with wire_to(admin.base_url) as wire:
@@ -294,7 +293,7 @@ def test_messages_that_are_missing_for_good_are_said(
             with pytest.raises(Exception, match="The journal does not go on from there"):
                 client.logged(1)
         else:
-            with repeating(lambda: publish(admin, 6, topic="log")):  # one comes after its return
+            with repeating(lambda: publish(admin, 6, topic="log")):  # one after it has reconnected
                 assert client.logged(1) == [6]
             [sentence] = [each for each in client.troubles() if "missing" in each]
             assert re.match("log: up to [0-9]+ messages are missing for good", sentence)
@@ -302,17 +301,17 @@ def test_messages_that_are_missing_for_good_are_said(
 
 @pytest.mark.nightly
 def test_nothing_is_missed_once_granted(connect_js: ConnectJS, tmp_path: Path) -> None:
-    """Also where the gateway ends before its stream says anything of the subscription."""
+    """Also where the gateway stops before the stream has an event of the subscription."""
     command = ["--port", str(lasting_port()), "--data", str(tmp_path)]
     with wire_to(f"http://127.0.0.1:{command[1]}") as wire:
-        with begun(*command) as address, Gateway(address) as admin:
+        with serving(*command) as address, Gateway(address) as admin:
             publish(admin, 0, topic="log")
             client = connect_js(wire.address)
-            client.run("await state.gateway.subscribe('log').ready")  # its stream is there
+            client.run("await state.gateway.subscribe('log').ready")  # its stream is open
             wire.loses_streams = True
             client.log("log")
             wire.cut()
-        with begun(*command) as address, Gateway(address) as admin:
+        with serving(*command) as address, Gateway(address) as admin:
             publish(admin, 1, 2, topic="log")
             wire.join()
             assert client.logged(2) == [1, 2]
@@ -347,14 +346,14 @@ def test_it_goes_on_after_a_restart(connect: Connect, tmp_path: Path, signal: st
 
 @pytest.mark.nightly
 def test_it_goes_on_once_its_topic_is_as_it_was(connect: Connect) -> None:
-    """A gateway that keeps nothing is back, and a publisher has made the topic without its key."""
+    """After the restart of a gateway in memory a publisher recreates the topic without its key."""
     command = ["--port", str(lasting_port()), "--data", ":memory:"]
-    with begun(*command) as address, Gateway(address) as admin:
+    with serving(*command) as address, Gateway(address) as admin:
         admin.put_topic("px", {"key": ["/id"]})
         publish(admin, {"id": "a", "n": 1}, {"id": "b", "n": 1})
         client = connect(address)
         client.follow("px", options=QUICK)
-    with begun(*command) as address, Gateway(address) as admin:
+    with serving(*command) as address, Gateway(address) as admin:
         client.await_refusal("topic-unknown")
         publish(admin, {"id": "a", "n": 2})
         client.await_refusal("options-invalid")
@@ -383,7 +382,7 @@ def test_it_goes_on_at_another_gateway(
             publish(admin, {"id": "a", "n": 1}, {"id": "b", "n": 1})
             client = connect(*addresses)
             client.follow("px", options=QUICK)
-            # The other gateway may have been empty still when the client came to it.
+            # The other gateway may still have been empty when the client connected to it.
             client.await_held(lambda held: len(held) == 2)
             getattr(processes[0], signal)()
             processes[0].communicate(timeout=HANGS_S)
@@ -405,46 +404,46 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.nightly
 def test_a_token_that_expires_is_renewed(connect: Connect, tmp_path: Path) -> None:
-    """The stream ends with its token, and goes on with the next one; nothing is missed."""
+    """The stream ends with its token and continues with the next one; nothing is missed."""
     keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
     held = tmp_path / "token"
     root = signed(claims("root", grant("read,write,admin,observe >")))
     reads = grant("read px")
     with (
-        begun("--port", "0", "--auth-keys", keys) as address,
+        serving("--port", "0", "--auth-keys", keys) as address,
         Gateway(address, token=root) as admin,
     ):
         admin.put_topic("px", {"key": ["/id"]})
         publish(admin, {"id": "a", "n": 1})
         client = connect(address, token_file=str(held))
-        # After the client has begun, which takes a browser seconds.
+        # Signed only after the client has started, which takes a browser seconds.
         held.write_text(signed(claims("ann", reads, exp=int(time.time()) - SKEW_S + 6)))
         client.follow("px", options=QUICK)
         held.write_text(signed(claims("ann", reads)))
-        time.sleep(7)  # the first token's life, of which no client has a notice
+        time.sleep(7)  # until the first token has expired, which no client can tell beforehand
         publish(admin, {"id": "a", "n": 2})
         assert await_last(client, admin) == world(admin)
         assert client.removed() == []
 
 
 @pytest.mark.nightly
-def test_a_ticket_that_is_over_is_replaced(connect_js: ConnectJS, tmp_path: Path) -> None:
-    """The stream opens with the next one, also when a cut comes after the ticket's life."""
+def test_an_expired_ticket_is_replaced(connect_js: ConnectJS, tmp_path: Path) -> None:
+    """The stream opens with the next ticket, also to reconnect after the first one has expired."""
     keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
     held = tmp_path / "token"
     root = signed(claims("root", grant("read,write,admin,observe >")))
     held.write_text(signed(claims("ann", grant("read px"))))
     with (
-        begun("--port", "0", "--auth-keys", keys) as address,
+        serving("--port", "0", "--auth-keys", keys) as address,
         Gateway(address, token=root) as admin,
         wire_to(address) as wire,
     ):
         admin.put_topic("px", {"key": ["/id"]})
         publish(admin, {"id": "a", "n": 1})
-        # Each ticket is over once: as after 30 s, the gateway no longer knows it.
+        # Every first ticket is one that the gateway does not know, as after 30 s.
         ticket = """async () => {
             state.asked = (state.asked ?? 0) + 1;
-            if (state.asked % 2 === 1) return "over";
+            if (state.asked % 2 === 1) return "expired";
             return (await state.gateway.request("POST", "/v1/tickets")).ticket;
         }"""
         client = connect_js(wire.address, token_file=str(held), ticket=ticket)
@@ -481,7 +480,7 @@ def test_a_hidden_tab_is_sent_less_and_misses_nothing(
 def test_six_tabs_have_one_stream_and_outlive_the_first(
     first_tab: InChromium, admin: Gateway
 ) -> None:
-    """A stream each would take the six connections that a browser opens to one gateway."""
+    """A stream for each would occupy the six connections of a browser to one gateway."""
     publish(admin, {"id": "a", "n": 1}, {"id": "b", "n": 1})
     tabs = [first_tab, *(first_tab.tab() for _ in range(5))]
     for tab in tabs:
@@ -500,7 +499,7 @@ def test_six_tabs_have_one_stream_and_outlive_the_first(
 
 
 def intervals(gateway: Gateway) -> list[int]:
-    """The intervals of all subscriptions that a reader has, in ms."""
+    """The intervals of all subscriptions of attached sessions, in ms."""
     each = gateway.administration
     attached = [it for it in each.sessions() if it["state"] == "attached"]
     shown = [each.session(it["session"])["subscriptions"] for it in attached]
@@ -508,7 +507,7 @@ def intervals(gateway: Gateway) -> list[int]:
 
 
 def await_that(is_so: Callable[[], bool]) -> None:
-    """Wait until the gateway is as a scenario says."""
+    """Wait until a condition holds."""
     ends_at = time.monotonic() + HANGS_S
     while not is_so():
         assert time.monotonic() < ends_at

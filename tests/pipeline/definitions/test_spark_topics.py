@@ -1,4 +1,4 @@
-"""A topic that says `engine: spark` says all that a stream needs."""
+"""The streams that fill topics with `engine: spark`, derived from the topics' definitions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,23 @@ from tidegate.pipeline.definitions.toml import STREAM
 from tidegate.pipeline.errors import DefinitionInvalid
 
 PX: dict[str, Any] = {
-    "topic": "px", "key": ["/id"], "retain": True, "epoch": "e1", "merge": "replace",
+    "topic": "px",
+    "key": ["/id"],
+    "retain": True,
+    "epoch": "e1",
+    "merge": "replace",
     "source": None,
-}  # fmt: skip
+}
 NOTHING = dict.fromkeys(("filter", "grouping", "projection"))
 SOURCE = {"topic": "px", "interval": "500ms", "engine": "spark", **NOTHING}
 SHAPE: dict[str, Any] = {"grouping": ["/venue"], "projection": ["SUM(/qty) AS /total"]}
 SLOW: dict[str, Any] = {
-    "topic": "px.slow", "key": ["/id"], "retain": True, "epoch": "e2", "source": SOURCE,
-}  # fmt: skip
+    "topic": "px.slow",
+    "key": ["/id"],
+    "retain": True,
+    "epoch": "e2",
+    "source": SOURCE,
+}
 
 
 def stream(topic: dict[str, Any] = SLOW, source: dict[str, Any] = PX, **asked: Any) -> Any:
@@ -45,8 +53,8 @@ def test_a_conflated_topic() -> None:
     assert found.dead_letters == Path("/c") / found.name / "dead"
 
 
-def test_an_interval_is_kept_by_waiting_a_little_longer() -> None:
-    """The gateway takes nanoseconds, Spark counts milliseconds."""
+def test_an_interval_is_rounded_up_to_milliseconds() -> None:
+    """The gateway takes nanoseconds, Spark only milliseconds."""
     assert stream(interval="100500us").interval_ms == 101
 
 
@@ -70,14 +78,14 @@ def test_messages_are_merged_as_the_source_says() -> None:
 
 
 @rule("pipeline-13")
-def test_a_source_without_records_is_read_from_what_its_journal_has() -> None:
+def test_a_source_without_records_is_read_from_the_start_of_its_journal() -> None:
     for source in ({**PX, "key": [], "retain": False}, {**PX, "retain": False}):
         found = stream(source=source)
         assert (found.source.start, found.conflation.oof) == ("epoch", False)
         assert not found.begins_with_records
 
 
-def test_names_are_those_of_streams_and_differ() -> None:
+def test_names_of_topics_become_distinct_names_of_streams() -> None:
     names = ["a.b", "a-b", "a_b", "x" * 255, "x" * 254, "0"]
     found = {Declaration({**SLOW, "topic": name}, PX).name for name in names}
     assert len(found) == len(names)
@@ -93,7 +101,7 @@ def test_names_are_those_of_streams_and_differ() -> None:
         (SHAPE, False),
     ],
 )
-def test_another_source_has_another_checkpoint(change: dict[str, Any], is_same: bool) -> None:
+def test_only_another_interval_keeps_the_checkpoint(change: dict[str, Any], is_same: bool) -> None:
     assert (stream(**change).checkpoint == stream().checkpoint) is is_same
 
 
@@ -106,12 +114,12 @@ def test_another_merge_has_another_checkpoint_but_for_a_view() -> None:
 
 @rule("pipeline-13")
 def test_another_epoch_has_another_checkpoint() -> None:
-    lives = [stream(), stream({**SLOW, "epoch": "e9"}), stream(source={**PX, "epoch": "e9"})]
-    assert len({each.checkpoint for each in lives}) == 3
+    streams = [stream(), stream({**SLOW, "epoch": "e9"}), stream(source={**PX, "epoch": "e9"})]
+    assert len({each.checkpoint for each in streams}) == 3
 
 
 @rule("pipeline-12")
-def test_who_is_filled() -> None:
+def test_only_topics_with_engine_spark_and_an_existing_source_are_filled() -> None:
     by_gateway = {**SLOW, "topic": "g", "source": {**SOURCE, "engine": "gateway"}}
     orphan = {**SLOW, "topic": "o", "source": {**SOURCE, "topic": "none"}}
     assert [each.topic["topic"] for each in declarations([PX, SLOW, by_gateway, orphan])] == [
@@ -140,7 +148,7 @@ def test_a_topic_that_cannot_be_filled_is_reported(topic: dict[str, Any]) -> Non
         ({"/qty": "sum@id"}, "a reducer of its source writes to a field of the key"),
     ],
 )
-def test_a_missing_merger_is_an_error(merge: object, reason: str) -> None:
+def test_a_merge_that_a_stream_cannot_use_is_an_error(merge: object, reason: str) -> None:
     source = {**PX, "key": [], "retain": False, "merge": merge}
     with pytest.raises(DefinitionInvalid, match=rf"^topic px\.slow is not filled: {reason}"):
         stream(source=source)

@@ -1,4 +1,4 @@
-"""Java is started so that nothing but us ends it, and nothing of it is left when we are gone."""
+"""Spark's Java: required versions, failed starts, its own process session, and its end."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tidegate.pipeline.spark.jvm import Jvm, require_java
 pytestmark = pytest.mark.system  # a shell stands in for Java
 
 
-def ended_python(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A Python that has ended."""
+def run_python(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run Python until it exits."""
     return subprocess.run(
         [sys.executable, *words],
         env={**environment(), **variables},
@@ -30,7 +30,8 @@ def ended_python(*words: str, **variables: str) -> subprocess.CompletedProcess[s
     )
 
 
-def java_that_says(folder: Path, line: str) -> None:
+def write_java(folder: Path, line: str) -> None:
+    """Write a `java` that only prints a line to standard error."""
     (folder / "bin").mkdir(exist_ok=True)
     java = folder / "bin" / "java"
     java.write_text(f"#!/bin/sh\necho '{line}' >&2\n")
@@ -40,10 +41,10 @@ def java_that_says(folder: Path, line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "major"), [('openjdk version "17.0.15" 2025', 17), ('java version "21"', 21)]
 )
-def test_java_17_and_newer_will_do(
+def test_java_17_and_newer_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, major: int
 ) -> None:
-    java_that_says(tmp_path, line)
+    write_java(tmp_path, line)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert require_java() == major
 
@@ -52,10 +53,10 @@ def test_java_17_and_newer_will_do(
     ("line", "said"),
     [('java version "1.8.0_392"', "is version 8"), ("nonsense", "of an unknown version")],
 )
-def test_an_old_java_is_one_sentence(
+def test_an_old_or_unknown_java_is_refused_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str
 ) -> None:
-    java_that_says(tmp_path, line)
+    write_java(tmp_path, line)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SparkUnavailable, match=f"{said}: Spark needs Java 17 or newer"):
         require_java()
@@ -80,9 +81,9 @@ def test_a_java_that_does_not_start_is_one_sentence_and_exit_78(
         '[pipeline.s]\nkey = ["/a"]\ninterval = "1s"\n'
         'source = {kind = "files", path = "in"}\nsink = {topic = "newest"}\n'
     )
-    java_that_says(tmp_path, 'version "17"')
+    write_java(tmp_path, 'version "17"')
     given = {"SPARK_HOME": str(tmp_path), "JAVA_HOME": str(tmp_path)}
-    ended = ended_python("-m", "tidegate.pipeline", "run", str(definition), **given)
+    ended = run_python("-m", "tidegate.pipeline", "run", str(definition), **given)
     assert ended.stdout == "starting Spark on local[*]\n"
     assert ended.stderr == f"tidegate: Spark's Java does not start: {said}\n"
     assert ended.returncode == 78
@@ -101,15 +102,15 @@ print(process.returncode is not None)
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_it_is_in_no_group_of_ours_and_says_nothing_on_the_terminal() -> None:
+def test_java_has_its_own_session_and_prints_nothing() -> None:
     require_real_java()
-    shown = ended_python("-c", STARTED)
+    shown = run_python("-c", STARTED)
     assert (shown.stdout, shown.stderr) == ("True False\nTrue\n", "")
 
 
-def test_what_does_not_end_by_itself_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_does_not_exit_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.pipeline.spark.jvm.GONE_SECONDS_MAX", 0.01)
-    words = ["sleep", "1000"]  # which does not read its input
+    words = ["sleep", "1000"]  # which does not notice that its input is closed
     process = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
     jvm = object.__new__(Jvm)
     jvm.gateway = SimpleNamespace(proc=process)
