@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import Awaitable
+from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
 ADDRESS = re.compile(r"(nats|tls)://([^\s/@]*@)?[^\s/@]+/?")
 STREAM = re.compile(r"[^\s.*>/\\]{1,255}")
 ANSWER_SECONDS_MAX = 10.0
+CLOSE_SECONDS_MAX = 2.0
 
 Answer = TypeVar("Answer")
 
@@ -80,11 +82,15 @@ class NatsConnection:
         await self.within(self._connect())
 
     async def close(self) -> None:
-        """Close the connection, if there is one: the client fails if it was never connected."""
-        if self._has_begun:
-            await self.client.close()
+        """Close the connection, if there is one: the client fails if it was never connected.
 
-    async def within(self, asked: Awaitable[Answer]) -> Answer:
+        It first sends what it has, for which a server that hangs is not waited for.
+        """
+        if self._has_begun:
+            with suppress(TimeoutError):
+                await _in_time(self.client.close(), CLOSE_SECONDS_MAX)
+
+    async def within(self, asked: Coroutine[Any, Any, Answer]) -> Answer:
         """Wait for an answer for a bounded time; raise what the client says as a sentence.
 
         Raises:
@@ -93,7 +99,7 @@ class NatsConnection:
         """
         host = self._server.host
         try:
-            return await asyncio.wait_for(asked, ANSWER_SECONDS_MAX)
+            return await _in_time(asked, ANSWER_SECONDS_MAX)
         except NotFoundError:
             raise SourceRefused(f"NATS at {host} has no stream {self._server.stream}") from None
         except (Error, OSError, TimeoutError) as error:
@@ -124,3 +130,21 @@ class NatsConnection:
             max_reconnect_attempts=1,
             **options,
         )
+
+
+async def _in_time(asked: Coroutine[Any, Any, Answer], seconds: float) -> Answer:
+    """Wait for so many seconds.
+
+    Not by `asyncio.wait_for`, which waits until what it has cancelled has ended: the client goes on
+    after a cancellation while the server takes nothing.
+
+    Raises:
+        TimeoutError: it takes longer.
+    """
+    task = asyncio.create_task(asked)
+    done, _ = await asyncio.wait([task], timeout=seconds)
+    if done:
+        return task.result()
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    task.cancel()
+    raise TimeoutError

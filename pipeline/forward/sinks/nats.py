@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -14,6 +14,7 @@ import msgspec
 from nats.aio.msg import Msg
 from nats.errors import MaxPayloadError
 
+from tidegate.keys.jsontext import NULL
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
 from tidegate.pipeline.forward.sinks.shared import KEY_PART, filled, payload_of, read_is_whole
@@ -125,20 +126,25 @@ class NatsTarget:
             SourceRefused: the stream does not take the subject.
         """
         refused: list[Refusal] = []
-        for at in range(0, len(rows), IN_FLIGHT_MAX):
-            part = rows[at : at + IN_FLIGHT_MAX]
+        for part in _parts(rows):
             refused += self._run(self._connection.within(self._publish(part)))
         return refused
 
     def close(self) -> None:
         """Close the connection."""
-        self._run(self._connection.close())
+        self._run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def _run(self, asked: Coroutine[Any, Any, Answer]) -> Answer:
         return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+
+    async def _end(self) -> None:
+        await self._connection.close()
+        for left in asyncio.all_tasks() - {asyncio.current_task()}:  # of a server that hangs
+            left.cancel()
+        await asyncio.sleep(0)
 
     async def _prepare(self) -> None:
         client = self._connection.client
@@ -208,6 +214,25 @@ class NatsTarget:
         waiting = self._waiting[inbox] = self._loop.create_future()
         await client.publish(subject, payload, reply=inbox, headers=headers)
         return waiting
+
+
+def _parts(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Yield rows in parts that may be on their way at once; a key is in each of them once.
+
+    The stream may refuse a row and take later ones, as when it is full for a moment. A row that is
+    sent again after that would be behind newer values of its key.
+    """
+    part: list[Row] = []
+    keys: set[bytes] = set()
+    for row in rows:
+        key = bytes(row.fields.get("key", NULL))
+        if len(part) == IN_FLIGHT_MAX or key in keys:
+            yield part
+            part, keys = [], set()
+        part.append(row)
+        if key != NULL:
+            keys.add(key)
+    yield part
 
 
 def subject_of(pattern: str, row: Row) -> str | None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from nats.js.api import KeyValueConfig
+from nats.js.api import DiscardPolicy, KeyValueConfig
 from nats.js.client import JetStreamContext
 
 from tests.pipeline.forward.forwarding import definitions, forwarding
@@ -283,14 +285,41 @@ def test_rows_that_are_refused_are_returned_and_their_neighbors_arrive(
         ]
         refused = target.write(rows)
     assert [each.reason for each in refused] == [
+        "the stream refuses it: message size exceeds maximum allowed",
         "it is above the max_payload of the server",
         *["its key does not fill px.{key/0}"] * 2,
-        "the stream refuses it: message size exceeds maximum allowed",
     ]
     assert [payload for _, payload, _ in messages(server)] == [
         b"1",
         *(b"%d" % at for at in range(500)),
     ]
+
+
+@rule("forward-1")
+@rule("forward-6")
+def test_a_row_that_is_refused_for_now_is_not_overtaken_by_its_key(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    make(server, max_bytes=2_000, discard=DiscardPolicy.NEW)
+    large = b'"%b"' % (b"x" * 3_000)
+    given = [(b'["a"]', b"0"), (b'["a"]', large), (b'["b"]', b"2"), (b'["a"]', b"3")]
+    rows = [replace(row(*each), message_id=f"batch-{at}") for at, each in enumerate(given)]
+    with (
+        closing(opened(server, tmp_path)) as target,
+        pytest.raises(SourceUnreachable, match="stream prices: maximum bytes exceeded"),
+    ):
+        target.write(rows)
+
+    async def widen(stream: JetStreamContext) -> None:
+        config = (await stream.stream_info("prices")).config
+        await stream.update_stream(config, max_bytes=1_000_000)
+
+    server.ask(widen)
+    with closing(opened(server, tmp_path)) as target:
+        assert target.write(rows) == []
+    stored = [(subject, payload) for subject, payload, _ in messages(server)]
+    assert [payload for subject, payload in stored if subject == "px.a"] == [b"0", large, b"3"]
+    assert stored.count(("px.b", b"2")) == 1
 
 
 def test_a_row_is_refused_whose_header_or_subject_is_too_much_for_the_server(
@@ -329,6 +358,24 @@ def test_a_server_that_ends_is_a_sentence(tmp_path: Path) -> None:
         target.write([row(b"[1]", b"1")])
     with closing(target), pytest.raises(SourceUnreachable, match=rf"NATS at .*:{server.port}: "):
         target.write([row(b"[1]", b"1")])
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the connection is left to the collector
+def test_a_server_that_hangs_holds_up_no_other_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.pipeline.nats_server.ANSWER_SECONDS_MAX", 1.0)
+    # More than the kernel takes for a peer that reads nothing.
+    rows = [row(b"[%d]" % at, b'"%b"' % (b"x" * 200_000)) for at in range(100)]
+    with ThreadPoolExecutor(1) as threads, nats_server(tmp_path) as server:
+        make(server)
+        target = opened(server, tmp_path)
+        server.hang()
+        with pytest.raises(SourceUnreachable, match=rf"NATS at .*:{server.port}: "):
+            target.write(rows)
+        threads.submit(target.close).result(HANGS_S)
+    del target
+    gc.collect()
 
 
 @pytest.mark.parametrize(

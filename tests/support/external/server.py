@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import time
@@ -54,6 +55,11 @@ class ExternalServer:
         except OSError:
             return False
         return True
+
+    def hang(self) -> None:
+        """Let it take no more, with its connections open; `kill` ends it as before."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
 
     def kill(self) -> None:
         """End it at once."""
