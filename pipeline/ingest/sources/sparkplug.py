@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import ClassVar
 
 from tidegate.pipeline.definitions.toml import TomlTable
-from tidegate.pipeline.ingest.connector import SourceBatch, Through
+from tidegate.pipeline.ingest.connector import RECORDS_MAX, SourceBatch, SourceRecord, Through
 from tidegate.pipeline.ingest.sources.mqtt import MqttConnector, MqttSource
 from tidegate.pipeline.ingest.sources.sparkplug_nodes import LEVELS, NAMESPACE, SparkplugNodes
 from tidegate.pipeline.ingest.sources.sparkplug_payload import MS_PER_S, rebirth_request
@@ -69,6 +70,7 @@ class SparkplugConnector:
     def __init__(self, mqtt: MqttConnector, nodes: SparkplugNodes) -> None:
         self._mqtt = mqtt
         self._nodes = nodes
+        self._records: Iterator[SourceRecord] | None = None
 
     def restore(self, messages: Iterable[bytes]) -> None:
         """Learn from what the topic has which metrics there are."""
@@ -84,24 +86,32 @@ class SparkplugConnector:
         self._mqtt.open(through)
 
     def read(self, seconds: float) -> SourceBatch | None:
-        """Return the metrics of the messages that have arrived; ask for births that are missing.
+        """Return metrics of the messages that have arrived; ask for births that are missing.
+
+        A message may have more metrics than a batch records: the next batches have the others.
 
         Raises:
             SourceUnreachable: the connection is lost.
         """
-        batch = self._mqtt.read(seconds)
-        if batch is None:
-            return None
-        now_s = time.monotonic()
-        records = [found for each in batch.records for found in self._nodes.read(each, now_s)]
+        if self._records is None:
+            batch = self._mqtt.read(seconds)
+            if batch is None:
+                return None
+            now_s = time.monotonic()
+            found = (self._nodes.read(each, now_s) for each in batch.records)
+            self._records = chain.from_iterable(found)
+        records = list(islice(self._records, RECORDS_MAX))
+        if len(records) < RECORDS_MAX:
+            self._records = None
         for group, node in self._nodes.take_requests():
             request = rebirth_request(int(time.time() * MS_PER_S))
             self._mqtt.send(f"{NAMESPACE}/{group}/NCMD/{node}", request)
         return SourceBatch(records)
 
     def acknowledge(self, batch: SourceBatch) -> None:
-        """Let the broker forget the messages of QoS 1."""
-        self._mqtt.acknowledge(batch)
+        """Let the broker forget the messages of QoS 1, once all of their metrics are published."""
+        if self._records is None:
+            self._mqtt.acknowledge(batch)
 
     def close(self) -> None:
         """Disconnect; the broker keeps deaths of an outage."""

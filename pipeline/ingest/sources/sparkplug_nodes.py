@@ -8,9 +8,8 @@ Specification 3.0, section 6.6).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -121,21 +120,28 @@ class SparkplugNodes:
         wanted, self._wanted = self._wanted, []
         return wanted
 
-    def read(self, record: SourceRecord, now_s: float) -> list[SourceRecord]:
-        """Return the records of a message: values of metrics, and dead letters."""
+    def read(self, record: SourceRecord, now_s: float) -> Iterator[SourceRecord]:
+        """Yield the records of a message: values of metrics, and dead letters.
+
+        One by one, as a birth may have any number of metrics. Read them all before the next
+        message.
+        """
         try:
             message = self._message(record, now_s)
         except RecordInvalid as error:
-            return [replace(record, fault=str(error))]
+            yield replace(record, fault=str(error))
+            return
         if message.kind == "NDEATH":
-            return _node_death(message)
-        found = self._check_sequence(message)
+            yield from _node_death(message)
+            return
+        yield from self._check_sequence(message)
         match message.kind:
             case "NBIRTH" | "DBIRTH":
-                return found + self._birth(message)
+                yield from self._birth(message)
             case "DDEATH":
-                return found + _death(message.device, record.channel)
-        return found + self._changes(message)
+                yield from _death(message.device, record.channel)
+            case _:
+                yield from self._changes(message)
 
     def _message(self, record: SourceRecord, now_s: float) -> NodeMessage:
         levels = record.channel.split("/")
@@ -148,8 +154,8 @@ class SparkplugNodes:
         device = levels[4] if len(levels) > 4 else OF_NODE
         return NodeMessage(record, group, kind, node_name, device, payload, node, now_s)
 
-    def _check_sequence(self, message: NodeMessage) -> list[SourceRecord]:
-        """Ask for births if messages were missed; return the dead letter if that is not allowed.
+    def _check_sequence(self, message: NodeMessage) -> Iterator[SourceRecord]:
+        """Ask for births if messages were missed; yield the dead letter if that is not allowed.
 
         A request whose births do not come is repeated: the numbers need not show it, as they begin
         again with each birth.
@@ -157,54 +163,56 @@ class SparkplugNodes:
         node, seq = message.node, message.payload.seq
         before, node.seq = node.seq, seq
         if message.kind == "NBIRTH":
-            return []
+            return
         is_whole = None in (before, seq) or seq == _next(before)
         if is_whole and node.asked_at_s is None:
-            return []
+            return
         self._request(message)
         if is_whole or self._requests:
-            return []
+            return
         reason = f"messages were missed: seq {seq} after {before}; births are not asked for"
-        return [SourceRecord(None, None, "", channel=message.record.channel, fault=reason)]
+        yield SourceRecord(None, None, "", channel=message.record.channel, fault=reason)
 
-    def _birth(self, message: NodeMessage) -> list[SourceRecord]:
+    def _birth(self, message: NodeMessage) -> Iterator[SourceRecord]:
         node, device, channel = message.node, message.device, message.record.channel
-        found: list[SourceRecord] = []
         if message.kind == "NBIRTH":
             node.asked_at_s = None
             for name, each in node.devices.items():
                 if name != OF_NODE:  # until its own birth follows
-                    found += _death(each, channel)
+                    yield from _death(each, channel)
         device.is_born, device.names, device.types = True, {}, {}
+        has_nameless = False
         for metric in message.payload.metrics:
             if metric.name:
                 device.types[metric.name] = metric.datatype
                 if metric.HasField("alias"):
                     device.names[metric.alias] = metric.name
-                found += self._metric(message, metric, metric.name)
-            else:
-                found.append(message.fault("a birth with a metric that has no name"))
+                yield from self._metric(message, metric, metric.name)
+            elif not has_nameless:  # one dead letter has the whole message
+                has_nameless = True
+                yield message.fault("a birth with a metric that has no name")
         gone = [name for name in device.shown if name not in device.types]
-        return found + _offline(device, gone, channel)
+        yield from _offline(device, gone, channel)
 
-    def _changes(self, message: NodeMessage) -> list[SourceRecord]:
+    def _changes(self, message: NodeMessage) -> Iterator[SourceRecord]:
         device = message.device
         if not device.is_born:
-            return [message.fault(f"data before a birth was seen; {self._request(message)}")]
-        found: list[SourceRecord] = []
+            yield message.fault(f"data before a birth was seen; {self._request(message)}")
+            return
+        has_unknown = False
         for metric in message.payload.metrics:
             name = metric.name or device.names.get(metric.alias, "")
             if name in device.types:
-                found += self._metric(message, metric, name)
-            else:
+                yield from self._metric(message, metric, name)
+            elif not has_unknown:  # as above
+                has_unknown = True
                 named = name or f"alias {metric.alias}"
                 reason = f"a metric that no birth has, {named}; {self._request(message)}"
-                found.append(message.fault(reason))
-        return found
+                yield message.fault(reason)
 
-    def _metric(self, message: NodeMessage, metric: Any, name: str) -> list[SourceRecord]:
+    def _metric(self, message: NodeMessage, metric: Any, name: str) -> Iterator[SourceRecord]:
         if metric.is_historical and not self._historical:
-            return []
+            return
         device, channel = message.device, message.record.channel
         kind = type_name(metric.datatype or device.types[name])
         timestamp = metric.timestamp if metric.HasField("timestamp") else None
@@ -226,10 +234,11 @@ class SparkplugNodes:
             }
             found = _record(shown, channel)
         except RecordInvalid as error:
-            return [SourceRecord(None, None, "", name.encode(), channel, fault=str(error))]
+            yield SourceRecord(None, None, "", name.encode(), channel, fault=str(error))
+            return
         if not metric.is_historical:
             device.shown[name] = shown
-        return [found]
+        yield found
 
     def _request(self, message: NodeMessage) -> str:
         """Ask for births unless that was done just now; return what was done, for dead letters."""
@@ -246,32 +255,30 @@ def _next(seq: int | None) -> int:
     return 0 if seq is None else (seq + 1) % SEQ_COUNT
 
 
-def _node_death(message: NodeMessage) -> list[SourceRecord]:
+def _node_death(message: NodeMessage) -> Iterator[SourceRecord]:
     """Mark all metrics of a node, unless the death is of a connection before its birth's."""
     node, of_node = message.node, message.node.device(OF_NODE)
     born = of_node.shown.get(BD_SEQ) if of_node.is_born else None
     died = next((each for each in message.payload.metrics if each.name == BD_SEQ), None)
     number = None if died is None else died.long_value or died.int_value
     if born is not None and number not in (None, born["value"]):
-        return []
+        return
     node.seq, node.asked_at_s = None, None
-    deaths = [_death(each, message.record.channel) for each in node.devices.values()]
-    return list(chain.from_iterable(deaths))
+    for each in node.devices.values():
+        yield from _death(each, message.record.channel)
 
 
-def _death(device: Device, channel: str) -> list[SourceRecord]:
+def _death(device: Device, channel: str) -> Iterator[SourceRecord]:
     device.is_born = False
-    return _offline(device, list(device.shown), channel)
+    yield from _offline(device, list(device.shown), channel)
 
 
-def _offline(device: Device, names: Iterable[str], channel: str) -> list[SourceRecord]:
+def _offline(device: Device, names: Iterable[str], channel: str) -> Iterator[SourceRecord]:
     """Mark metrics that are not marked yet; they keep their last value."""
-    found: list[SourceRecord] = []
     for name in names:
         if device.shown[name]["online"]:
             device.shown[name] = {**device.shown[name], "online": False}
-            found.append(_record(device.shown[name], channel))
-    return found
+            yield _record(device.shown[name], channel)
 
 
 def _record(shown: Shown, channel: str) -> SourceRecord:

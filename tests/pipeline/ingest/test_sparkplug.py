@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -39,7 +39,9 @@ from tests.support.deadlines import HANGS_S
 from tests.support.external.mosquitto import Mosquitto, mosquitto
 from tests.support.rules import rule
 from tidegate.pipeline.errors import DefinitionInvalid
-from tidegate.pipeline.ingest.connector import SourceRecord
+from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
+from tidegate.pipeline.ingest.sources.mqtt import MqttConnector
+from tidegate.pipeline.ingest.sources.sparkplug import SparkplugConnector
 from tidegate.pipeline.ingest.sources.sparkplug_nodes import REQUEST_SECONDS, SparkplugNodes
 
 pytestmark = pytest.mark.system
@@ -176,7 +178,8 @@ def test_data_before_a_birth_is_a_dead_letter_and_a_request() -> None:
 
 def test_a_metric_that_no_birth_has_is_a_dead_letter_and_a_request() -> None:
     known = born()
-    data = payload(metric("", FLOAT, 1.0, alias=9), metric("t", FLOAT, 1.0), seq=2)
+    unknown = (metric("", FLOAT, 1.0, alias=at) for at in (9, 8))  # one dead letter has them all
+    data = payload(*unknown, metric("t", FLOAT, 1.0), seq=2)
     reason = "a metric that no birth has, alias 9; births were asked for"
     assert read(known, "DDATA", data, "d") == [reason, ("d", "t", 1.0, True)]
     assert known.take_requests() == [("plant", "press")]
@@ -357,6 +360,37 @@ def test_one_message_that_arrives_mends_what_was_lost_before(
             assert is_online == (device in plant.online)
             assert not is_online or value == plant.values[device], name
     assert plant.online <= {device for device, _ in plant.topic}
+
+
+class Inbox:
+    """What an MQTT broker has sent, as one batch."""
+
+    def __init__(self, record: SourceRecord) -> None:
+        self.acknowledged = 0
+        self._left = [SourceBatch([record])]
+
+    def read(self, seconds: float) -> SourceBatch | None:
+        return self._left.pop() if self._left else None
+
+    def acknowledge(self, batch: SourceBatch) -> None:
+        self.acknowledged += 1
+
+
+@rule("ingest-5")
+@pytest.mark.parametrize(("metrics", "sizes"), [(25, [10, 10, 5]), (20, [10, 10, 0])])
+def test_a_message_of_many_metrics_makes_batches_and_is_acknowledged_after_the_last(
+    monkeypatch: pytest.MonkeyPatch, metrics: int, sizes: list[int]
+) -> None:
+    monkeypatch.setattr("tidegate.pipeline.ingest.sources.sparkplug.RECORDS_MAX", 10)
+    birth = payload(*(metric(f"m{at}", INT32, at) for at in range(metrics)), seq=0)
+    inbox = Inbox(SourceRecord(birth, None, "", channel=topic("NBIRTH")))
+    connector = SparkplugConnector(cast(MqttConnector, inbox), nodes())
+    found: list[int] = []
+    while (batch := connector.read(0.0)) is not None:
+        assert inbox.acknowledged == 0
+        found.append(len(batch.records))
+        connector.acknowledge(batch)
+    assert (found, inbox.acknowledged) == (sizes, 1)
 
 
 # --- with a broker and a gateway
