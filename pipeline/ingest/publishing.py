@@ -13,6 +13,7 @@ import base64
 import hashlib
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -32,6 +33,8 @@ from tidegate.pipeline.ingest.payloads import Line, PayloadForm, PayloadReader, 
 LINE_AT_FAULT = frozenset({400, 413, 422})
 """The statuses of a refusal that is about one line."""
 DEAD_PAYLOAD_BYTES_MAX = 256 * 1024
+DEAD_TEXT_BYTES_MAX = 384 * 1024
+"""Of a payload as a text of JSON, where a control character has six bytes; else it is base64."""
 RUN_BITS = 20  # a run in milliseconds leaves 63 bits room for 2^20 numbers a millisecond
 
 
@@ -369,7 +372,8 @@ def _text(content: bytes | None) -> tuple[str | None, bool]:
         return None, False
     beginning = content[:DEAD_PAYLOAD_BYTES_MAX]
     is_whole = len(beginning) == len(content)  # else the last character may be cut
-    try:
-        return getincrementaldecoder("utf-8")().decode(beginning, final=is_whole), False
-    except UnicodeDecodeError:
-        return base64.b64encode(beginning).decode(), True
+    with suppress(UnicodeDecodeError):
+        text = getincrementaldecoder("utf-8")().decode(beginning, final=is_whole)
+        if len(msgspec.json.encode(text)) <= DEAD_TEXT_BYTES_MAX:
+            return text, False
+    return base64.b64encode(beginning).decode(), True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -214,6 +215,18 @@ def test_the_payload_of_a_dead_letter_is_text_also_where_it_is_cut(
     cut, broken = journal(address, "t.dead")
     assert (cut["payload"], cut["base64"]) == (long[: DEAD_PAYLOAD_BYTES_MAX // 2], False)
     assert (broken["payload"], broken["base64"]) == ("eMM=", True)
+
+
+def test_a_dead_letter_of_control_characters_is_no_larger_than_the_gateway_takes(
+    address: str, gateway: Gateway, definition: IngestDefinition
+) -> None:
+    """In JSON each of them has six bytes."""
+    control = b"\1" * (2 * DEAD_PAYLOAD_BYTES_MAX)
+    odd = SourceRecord(control, 1, "at 1", control)
+    assert publisher(definition, gateway).publish(SourceBatch([odd])) == Outcome(0, 0, 1)
+    [letter] = journal(address, "t.dead")
+    assert (letter["base64"], letter["bytes"]) == (True, len(control))
+    assert base64.b64decode(letter["payload"]) == control[:DEAD_PAYLOAD_BYTES_MAX]
 
 
 @rule("ingest-4")
