@@ -43,7 +43,10 @@ class Intake(ThreadStream):
                 self._say(keyless_line(definition))
             if isinstance(connector, Restored):
                 connector.restore(publisher.messages())
+            # Also for a source without positions, which asks for none: it fences earlier runs.
+            publisher.through("")
             connector.open(publisher.through)
+            publisher.finish_start()
             run.is_starting = False
             asked_at_s = time.monotonic()
             while not run.is_leaving:

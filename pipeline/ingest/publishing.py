@@ -36,6 +36,8 @@ DEAD_PAYLOAD_BYTES_MAX = 256 * 1024
 DEAD_TEXT_BYTES_MAX = 384 * 1024
 """Of a payload as a text of JSON, where a control character has six bytes; else it is base64."""
 RUN_BITS = 20  # a run in milliseconds leaves 63 bits room for 2^20 numbers a millisecond
+RUN_MAX = (1 << 63 - RUN_BITS) - 1
+AHEAD_FIRST_MS = 1_000
 
 
 class RecordEnvelope(msgspec.Struct):
@@ -114,10 +116,10 @@ class TopicPublisher:
         self._producers: dict[str, PartitionProducer] = {}
         self._epoch: str | None = None
         self._keeps_records = False
+        self._is_starting = True
         self._stages = 0
         self._keeps_dead_letters = False
-        # Of records without positions. A later run begins above all that this one can reach.
-        self._next_number = run << RUN_BITS
+        self._next_number = 0  # of records without positions
 
     def close(self) -> None:
         """Close the connection to a registry of schemas."""
@@ -165,6 +167,10 @@ class TopicPublisher:
             if producer.through is not None:
                 self._commit(producer, [], producer.through)
                 return
+
+    def finish_start(self) -> None:
+        """End the start: from now on a newer run is another process, which has taken over."""
+        self._is_starting = False
 
     def through(self, partition: str) -> int | None:
         """Return the highest number of a partition that the gateway has; None before the first."""
@@ -217,10 +223,28 @@ class TopicPublisher:
     def _producer(self, partition: str) -> PartitionProducer:
         if partition not in self._producers:
             name = ".".join(filter(None, (self._definition.producer, partition)))
-            topic = self._definition.topic
-            through = self._gateway.highest_sequence(topic, name, self._run)
+            through = self._highest_number(name)
             self._producers[partition] = PartitionProducer(name, through)
+            # Above all that earlier runs have reached, and this one can.
+            self._next_number = max(self._next_number, self._run << RUN_BITS, through or 0)
         return self._producers[partition]
+
+    def _highest_number(self, name: str) -> int | None:
+        """Return the highest number of a producer; a start goes above the run that has it.
+
+        That one may have a higher number although it is an earlier one: the clock was set back, or
+        it is that of another machine. The gateway says only that there is one.
+        """
+        ahead_ms = AHEAD_FIRST_MS
+        while True:
+            try:
+                return self._gateway.highest_sequence(self._definition.topic, name, self._run)
+            except GatewayProblem as problem:
+                is_above = problem.code == "producer-fenced" and self._run < RUN_MAX
+                if not (is_above and self._is_starting):
+                    raise
+            self._run = min(self._run + ahead_ms, RUN_MAX)
+            ahead_ms *= 2
 
     def _number_of(self, record: SourceRecord) -> int:
         if record.number is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -112,6 +113,27 @@ def test_an_idle_run_ends_once_a_later_one_has_taken_over(
         earlier.start()
         eventually(lambda: earlier.totals.published, 2)
         time.sleep(0.01)  # runs are numbered by the clock, in milliseconds
+        later.start()
+        first, second = earlier.run, later.run
+        assert first is not None
+        assert second is not None
+        eventually(lambda: first.is_active, False)
+        assert isinstance(first.failure, RunFenced)
+        assert second.is_active
+        stop_threads([later])
+
+
+@rule("ingest-2")
+def test_a_start_after_the_clock_was_set_back_takes_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake_module, "FENCE_SECONDS", 0.05)
+    with serving_here() as address:
+        earlier, later = (Intake(idle(tmp_path, address), lambda line: None) for _ in range(2))
+        earlier.start()
+        eventually(lambda: earlier.totals.published, 2)
+        set_back = SimpleNamespace(time=lambda: time.time() - 3_600, monotonic=time.monotonic)
+        monkeypatch.setattr(intake_module, "time", set_back)
         later.start()
         first, second = earlier.run, later.run
         assert first is not None

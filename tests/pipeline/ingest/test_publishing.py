@@ -128,6 +128,25 @@ def test_an_earlier_run_is_fenced(gateway: Gateway, definition: IngestDefinition
 
 
 @rule("ingest-2")
+def test_a_start_goes_above_a_run_whose_clock_was_ahead(
+    address: str, gateway: Gateway, definition: IngestDefinition
+) -> None:
+    now_ms = 1_700_000_000_000
+    ahead, behind = (publisher(definition, gateway, now_ms + more) for more in (3_600_000, 0))
+    ahead.publish(batch(1))
+    assert behind.through("") == 1
+    behind.finish_start()
+    assert behind.publish(batch(1, 2)) == Outcome(1, 1, 0)
+    with pytest.raises(GatewayProblem, match="producer-fenced"):
+        ahead.publish(batch(3))
+    later = publisher(definition, gateway, now_ms << 1)
+    later.publish(batch(4, partition="p"))
+    with pytest.raises(GatewayProblem, match="producer-fenced"):
+        behind.through("p")  # no start any more: a later process has taken over
+    assert found(address) == [1, 2, 4]
+
+
+@rule("ingest-2")
 @pytest.mark.parametrize("numbers", [[1, 2], [1, 2, 3, 4]])
 def test_the_first_commit_of_a_dead_run_may_still_arrive(
     address: str, gateway: Gateway, definition: IngestDefinition, numbers: list[int]
@@ -160,6 +179,15 @@ def test_records_without_positions_are_numbered_above_those_of_earlier_runs(
         for at in range(2):
             made.publish(SourceBatch([record(None, f'{{"k":0,"n":{run * 10 + at}}}')]))
     assert found(address) == [10, 11, 20, 21]
+
+
+def test_records_without_positions_are_numbered_above_all_that_an_earlier_run_has_reached(
+    address: str, gateway: Gateway, definition: IngestDefinition
+) -> None:
+    publisher(definition, gateway, 5).publish(batch(1 << 40))
+    behind = publisher(definition, gateway, 4)
+    assert behind.publish(SourceBatch([record(None, '{"k":0,"n":7}')])) == Outcome(1, 0, 0)
+    assert found(address) == [1 << 40, 7]
 
 
 @rule("ingest-4")
