@@ -5,6 +5,7 @@ https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-w
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
@@ -13,7 +14,8 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -31,7 +33,11 @@ ABOUT_ROWS = frozenset({400, 413, 422})
 """The statuses that refuse the rows themselves: repeating the same rows cannot succeed."""
 PAUSE_FIRST_S = 1.0
 PAUSE_MOST_S = 60.0
-ANSWER_SECONDS_MAX = 30.0
+SILENCE_SECONDS_MAX = 30.0
+ANSWER_SECONDS_MAX = 60.0
+"""From the connection to the end of the answer's header, however slowly its bytes come."""
+TEXT_SECONDS_MAX = 5.0
+"""Then for the text of the answer, which only the reason of a refusal needs."""
 ROWS_MAX = 500
 BODY_BYTES_MAX = 1024 * 1024
 REASON_MAX = 200
@@ -113,8 +119,10 @@ class WebhookTarget:
         self._sink = sink
         self._name = name
         self._patience = patience
+        # Of asyncio, where an attempt as a whole has a time limit.
+        self._runner = asyncio.Runner()
         # A redirect could send rows to another host.
-        self._http = httpx2.Client(timeout=ANSWER_SECONDS_MAX, follow_redirects=False)
+        self._http = httpx2.AsyncClient(timeout=SILENCE_SECONDS_MAX, follow_redirects=False)
 
     def open(self) -> None:
         """Do nothing: the first request shows whether the server answers."""
@@ -135,7 +143,8 @@ class WebhookTarget:
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._runner.run(self._http.aclose())
+        self._runner.close()
 
     def _post(self, rows: Sequence[Row]) -> list[Refusal]:
         """Post rows; if the server refuses them, post halves to find the rows at fault."""
@@ -182,9 +191,9 @@ class WebhookTarget:
             "Webhook-Signature": signature(self._sink.secret, name, at, body),
         }
         try:
-            address = self._sink.address
-            with self._http.stream("POST", address, content=body, headers=headers) as answer:
-                text = _beginning(answer)
+            answer, text = self._runner.run(self._ask(headers, body))
+        except TimeoutError:
+            return 0, f"no answer in {ANSWER_SECONDS_MAX:.0f} s", 0.0
         except httpx2.HTTPError as error:
             return 0, str(error) or type(error).__name__, 0.0
         if answer.is_success:
@@ -195,13 +204,27 @@ class WebhookTarget:
         asked_s = float(asked) if asked.isdecimal() and len(asked) < len("86400") else 0.0
         return answer.status_code, reason, asked_s
 
+    async def _ask(self, headers: Mapping[str, str], body: bytes) -> tuple[httpx2.Response, str]:
+        """Post once; return the answer and the beginning of its text."""
+        address = self._sink.address
+        request = self._http.build_request("POST", address, content=body, headers=headers)
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            answer = await self._http.send(request, stream=True)
+        try:
+            return answer, await _beginning(answer)
+        finally:
+            await answer.aclose()
 
-def _beginning(answer: httpx2.Response) -> str:
+
+async def _beginning(answer: httpx2.Response) -> str:
     read = b""
-    for piece in answer.iter_bytes():
-        read += piece
-        if len(read) >= SAID_BYTES_MAX:
-            break
+    # The status has said whether the server has the rows, whatever becomes of the text.
+    with suppress(httpx2.HTTPError, TimeoutError):
+        async with asyncio.timeout(TEXT_SECONDS_MAX):
+            async for piece in answer.aiter_bytes():
+                read += piece
+                if len(read) >= SAID_BYTES_MAX:
+                    break
     return read.decode(errors="replace")
 
 

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import hmac
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -143,6 +144,18 @@ def test_while_a_server_is_away_the_gateway_conflates_and_a_later_run_goes_on(
             assert len(server.rows) == 1
 
 
+@contextlib.contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Serve HTTP as the handler says; yields the address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, ThreadPoolExecutor(1) as threads:
+        server.daemon_threads = True
+        threads.submit(server.serve_forever, 0.01)
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+
+
 def test_of_an_answer_without_end_the_beginning_is_read(tmp_path: Path) -> None:
     class Endless(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -156,15 +169,54 @@ def test_of_an_answer_without_end_the_beginning_is_read(tmp_path: Path) -> None:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server, ThreadPoolExecutor(1) as threads:
-        threads.submit(server.serve_forever, 0.01)
-        text = file(tmp_path, f"http://127.0.0.1:{server.server_port}/", ", attempts = 1")
+    with serving(Endless) as address:
+        text = file(tmp_path, address, ", attempts = 1")
         [definition] = definitions(tmp_path, text, "http://127.0.0.1:8080")
         row = Row("publish", {"value": msgspec.Raw(b"1")})
         with contextlib.closing(definition.sink.target("a", Patience(time.sleep, print))) as target:
             [refused] = target.write([row])
-        server.shutdown()
     assert refused.reason == f"answered 500: {'x' * 200}, at 1 attempts"
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begins", "trickles", "reason"),
+    [
+        (HEAD + b"X-A: ", 2.0, "no answer in 1 s, at 1 attempts"),
+        (HEAD + b"Content-Length: 1000\r\n\r\n", 2.0, ""),
+        (HEAD + b"Content-Length: 1000\r\n\r\n", 0.0, ""),
+        (b"HTTP/1.1 503 No\r\nContent-Length: 99\r\n\r\n", 0.0, "answered 503: x, at 1 attempts"),
+    ],
+)
+def test_an_answer_that_trickles_or_breaks_holds_nothing_up_and_its_status_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: bytes, trickles: float, reason: str
+) -> None:
+    class Trickling(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.wfile.write(begins + b"x")
+            until = time.monotonic() + trickles
+            with contextlib.suppress(OSError):
+                while time.monotonic() < until:
+                    self.wfile.write(b"x")
+                    time.sleep(0.05)
+                if trickles:
+                    self.wfile.write(b"\r\nContent-Length: 0\r\n\r\n")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr("tidegate.pipeline.forward.sinks.webhook.ANSWER_SECONDS_MAX", 1.0)
+    monkeypatch.setattr("tidegate.pipeline.forward.sinks.webhook.TEXT_SECONDS_MAX", 0.2)
+    with serving(Trickling) as address:
+        text = file(tmp_path, address, ", attempts = 1")
+        [definition] = definitions(tmp_path, text, "http://127.0.0.1:8080")
+        row = Row("publish", {"value": msgspec.Raw(b"1")})
+        with contextlib.closing(definition.sink.target("a", Patience(time.sleep, print))) as target:
+            refused = target.write([row])
+    assert [each.reason for each in refused] == ([reason] if reason else [])
 
 
 @pytest.mark.parametrize(
