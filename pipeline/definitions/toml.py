@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from tidegate.keys.errors import KeysError
 from tidegate.keys.path import FieldPath
@@ -113,10 +114,16 @@ class TomlTable:
         return found
 
     def secret(self, field: str, form: re.Pattern[str], expected: str) -> str:
-        """Take a required text that no error repeats: it may hold a password."""
+        """Take a required address that no error repeats: it may hold a password."""
         found = self.text(field, expected=expected)
         if not form.fullmatch(found):
             raise DefinitionInvalid(f"{self.where(field)}: expected {expected}")
+        if not _has_ports(found):
+            # A password with one of these ends the host there, and would be shown as a path.
+            raise DefinitionInvalid(
+                f"{self.where(field)}: expected {expected}, in which a password has %2F for /, "
+                "%23 for #, %3F for ? and %5B for ["
+            )
         return found
 
     def count(self, field: str, most: int = COUNT_MAX) -> int | None:
@@ -154,6 +161,15 @@ class TomlTable:
             else:
                 hint = f"known are {', '.join(sorted(self.asked))}"
             raise DefinitionInvalid(f"{self.where(field)}: unknown field; {hint}")
+
+
+def _has_ports(address: str) -> bool:
+    """Return whether what follows the hosts of an address can be their ports."""
+    try:
+        hosts = urlsplit(address).netloc.rpartition("@")[2].split(",")
+        return all(urlsplit(f"//{host}").port != 0 for host in hosts)
+    except ValueError:
+        return False
 
 
 def alike(field: str, others: Iterable[str]) -> str | None:

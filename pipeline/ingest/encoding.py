@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+import httpx2
+
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import DefinitionInvalid, ExtraMissing
 from tidegate.pipeline.ingest.payloads import Decoder, Encoding, PayloadForm
@@ -90,9 +92,18 @@ def read_encoding(table: TomlTable, form: PayloadForm, folder: Path) -> Encoding
         return _descriptor(table, folder)
     expected = "an address such as http://127.0.0.1:8081"
     if encoding == AVRO:
-        return AvroEncoding(table.secret("registry", REGISTRY, expected))
+        return AvroEncoding(_registry(table, expected))
     expected += ', or descriptor = "FILE" and message'
-    return ProtobufEncoding(table.secret("registry", REGISTRY, expected))
+    return ProtobufEncoding(_registry(table, expected))
+
+
+def _registry(table: TomlTable, expected: str) -> str:
+    address = table.secret("registry", REGISTRY, expected)
+    try:
+        httpx2.URL(address)
+    except httpx2.InvalidURL:  # the text may have a part of the password
+        raise DefinitionInvalid(f"{table.where('registry')}: expected {expected}") from None
+    return address
 
 
 def _descriptor(table: TomlTable, folder: Path) -> DescriptorEncoding:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidProxy, InvalidURI
 from websockets.sync.client import ClientConnection, connect
+from websockets.uri import parse_uri
 
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import DefinitionInvalid, SourceRefused, SourceUnreachable
@@ -52,9 +53,15 @@ class WebSocketSource:
 
 def read_source(table: TomlTable, folder: Path) -> WebSocketSource:
     """Read the table."""
+    named = "an address such as wss://feed.example/prices"
+    address = table.secret("address", ADDRESS, named)
+    try:
+        parse_uri(address)
+    except (InvalidURI, ValueError):  # the text may have the password
+        raise DefinitionInvalid(f"{table.where('address')}: expected {named}") from None
     expected = 'texts, such as [\'{"op":"subscribe"}\']'
     return WebSocketSource(
-        address=table.secret("address", ADDRESS, "an address such as wss://feed.example/prices"),
+        address=address,
         subscribe=tuple(table.texts("subscribe", expected)) if table.has("subscribe") else (),
         headers=_headers(table),
     )
@@ -100,6 +107,8 @@ class WebSocketConnector:
             )
             for text in source.subscribe:
                 self._connection.send(text)
+        except (InvalidProxy, InvalidURI) as error:  # whose texts have addresses with passwords
+            raise SourceRefused(f"cannot reach {source.label}: {error.msg}") from None
         except InvalidHandshake as error:
             raise SourceRefused(f"{source.label} refuses the connection: {error}") from error
         except (OSError, ConnectionClosed) as error:
