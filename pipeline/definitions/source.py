@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from tidegate.keys.text.bookmark import START, split_bookmark
 from tidegate.pipeline.definitions.toml import TOPIC, TomlTable
@@ -29,6 +29,15 @@ VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[A-Za-z0-9.-]*")
 ROWS_PER_SECOND_MAX = 1_000_000
 
 
+def redis_place(address: str) -> str:
+    """Return the address of a Redis without password and options, but with its database."""
+    parts = urlsplit(address)
+    place = f"{parts.netloc.rpartition('@')[2]}{parts.path}"
+    # It goes before the one of the path, and is the only way to name one beside a socket.
+    database = parse_qs(parts.query).get("db", [])
+    return f"{place} db {database[0]}" if database else place
+
+
 @dataclass(frozen=True, slots=True)
 class RedisSource:
     """A Redis stream of others, read from `start` (`epoch`, `now` or an entry's id) on.
@@ -46,8 +55,7 @@ class RedisSource:
     @property
     def label(self) -> str:
         """The name in a checkpoint, without the password."""
-        parts = urlsplit(self.address)
-        return f"redis {parts.netloc.rpartition('@')[2]}{parts.path} stream {self.stream}"
+        return f"redis {redis_place(self.address)} stream {self.stream}"
 
     @classmethod
     def read(cls, table: TomlTable, stream: TomlTable, folder: Path) -> RedisSource:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import urlsplit
 
 import msgspec
 
 from tidegate.clients.retry import Retry
 from tidegate.pipeline.connection import PATIENCE_S
-from tidegate.pipeline.definitions.source import REDIS_ADDRESS
+from tidegate.pipeline.definitions.source import REDIS_ADDRESS, redis_place
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.forward.target import Patience, Refusal, Row
 from tidegate.pipeline.redis_server import RedisServer
@@ -35,8 +34,7 @@ class RedisSink:
     @property
     def label(self) -> str:
         """The address without its password, and the stream."""
-        parts = urlsplit(self.address)
-        return f"redis {parts.netloc.rpartition('@')[2]}{parts.path} stream {self.stream}"
+        return f"redis {redis_place(self.address)} stream {self.stream}"
 
     def target(self, name: str, patience: Patience) -> RedisTarget:
         """Return a target that is not connected yet."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import hashlib
 import hmac
 import os
 import random
@@ -62,9 +63,15 @@ class WebhookSink:
 
     @property
     def label(self) -> str:
-        """The sink's name in logs, without user, password and query, which may hold a token."""
+        """The sink's name in logs and for its position, without user and password.
+
+        The query, which may hold a token, is a hash.
+        """
         parts = httpx2.URL(self.address)
-        return f"webhook {parts.scheme}://{parts.netloc.decode()}{parts.path}"
+        label = f"webhook {parts.scheme}://{parts.netloc.decode()}{parts.path}"
+        if not parts.query:
+            return label
+        return f"{label} query {hashlib.blake2b(parts.query, digest_size=4).hexdigest()}"
 
     def target(self, name: str, patience: Patience) -> WebhookTarget:
         """Return a target that has not connected yet."""

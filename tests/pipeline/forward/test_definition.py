@@ -135,6 +135,8 @@ def test_options_do_not_end_a_position_but_rows_and_target_do(tmp_path: Path) ->
         identity(FILE.replace('"t"', '"u"')),
         identity(FILE.replace('"t"', '"t", filter = "/k > 1"')),
         identity(FILE.replace('"s"', '"other"')),
+        identity(FILE.replace(":1/2", ":1?db=1")),
+        identity(FILE.replace(":1/2", ":1?db=2")),
     }
     assert len(same) == 1
-    assert len(others | same) == 4
+    assert len(others | same) == 6

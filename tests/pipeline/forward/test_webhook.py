@@ -246,5 +246,19 @@ def test_the_place_of_a_webhook_shows_no_password(tmp_path: Path) -> None:
     [found] = definitions(
         tmp_path, file(tmp_path, "https://u:geheim@h:8/p?token=geheim"), "http://h"
     )
-    assert found.sink.label == "webhook https://h:8/p"
+    assert found.sink.label.startswith("webhook https://h:8/p query ")
+    assert "geheim" not in found.sink.label
     assert KEY.decode() not in repr(found)
+
+
+def test_a_position_belongs_to_the_query_of_a_webhook_and_not_to_its_password(
+    tmp_path: Path,
+) -> None:
+    def identity(address: str) -> str:
+        [found] = definitions(tmp_path, file(tmp_path, address), "http://h")
+        return found.identity
+
+    one = identity("https://u:p@h/p?to=a")
+    assert one == identity("https://u:q@h/p?to=a")
+    assert one != identity("https://u:p@h/p?to=b")
+    assert one != identity("https://u:p@h/p")

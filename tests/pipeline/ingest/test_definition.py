@@ -221,6 +221,24 @@ def test_what_is_wrong_is_named_with_its_place(
     assert "secret" not in str(raised.value)
 
 
+def test_an_address_may_have_several_hosts_and_each_has_a_port(tmp_path: Path) -> None:
+    several = POSTGRES.replace("@h/", "@h:1,j:5432,i/")
+    [found] = read(tmp_path, FILE.replace(SOURCE, several))
+    assert found.source.label == "postgres h:1,j:5432,i/d publication p"
+    with pytest.raises(DefinitionInvalid, match="a password has %2F"):
+        read(tmp_path, FILE.replace(SOURCE, several.replace(":1,", ":x,")))
+
+
+def test_the_producer_has_the_database_of_a_redis(tmp_path: Path) -> None:
+    def producer(source: str) -> str:
+        [found] = read(tmp_path, FILE.replace(SOURCE, source))
+        return found.producer
+
+    one, two = (producer(REDIS.replace("h/0", f"h?db={at}")) for at in (1, 2))
+    assert one != two
+    assert producer(REDIS.replace("secret", "other")) == producer(REDIS)
+
+
 @pytest.mark.parametrize("source", [NATS, MQTT, REDIS, SOCKET])
 def test_no_place_shows_a_password(tmp_path: Path, source: str) -> None:
     [found] = read(tmp_path, FILE.replace(SOURCE, source))
