@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import BinaryIO, ClassVar
 
 from tidegate.pipeline import atomic_files
 from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import CheckpointMismatch
 from tidegate.pipeline.forward.sinks.shared import dated, unwritable
 from tidegate.pipeline.forward.target import Patience, Refusal, Row
 
@@ -61,20 +63,29 @@ class FileTarget:
         """Open the file, and remove an incomplete last line, as a kill may leave one.
 
         Raises:
+            CheckpointMismatch: another forward writes to the file.
             SourceUnreachable: the file cannot be written.
         """
+        path = self._sink.path
         try:
-            self._file = self._sink.path.open("ab+")
+            self._file = path.open("ab+")
+            # Two writers would tear lines, and each would rename the file of the other.
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._size = self._file.truncate(_end_of_lines(self._file))
-            atomic_files.sync(self._sink.path.parent)
+            atomic_files.sync(path.parent)
+        except BlockingIOError:
+            raise CheckpointMismatch(
+                f"another forward writes to {path}: give each of them another path"
+            ) from None
         except OSError as error:
-            raise unwritable(self._sink.path, error) from error
+            raise unwritable(path, error) from error
         self._first_row_s = time.monotonic()
 
     def write(self, rows: Sequence[Row]) -> list[Refusal]:
         """Append a line for each row, after rotating a file that is too large or too old.
 
         Raises:
+            CheckpointMismatch: another forward has taken the file.
             SourceUnreachable: the file cannot be written.
         """
         try:

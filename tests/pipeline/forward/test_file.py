@@ -15,7 +15,7 @@ from tests.pipeline.forward.forwarding import brief, forwarding
 from tests.pipeline.ingest.ingesting import eventually
 from tests.support.commands import serving_here
 from tidegate.clients.gateway import Gateway
-from tidegate.pipeline.errors import SourceUnreachable
+from tidegate.pipeline.errors import CheckpointMismatch, SourceUnreachable
 from tidegate.pipeline.forward.sinks.file import FileSink, FileTarget
 from tidegate.pipeline.forward.target import Row
 
@@ -116,6 +116,28 @@ def test_a_file_is_renamed_when_it_is_old(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(SourceUnreachable, match=r"none/out.ndjson cannot be written: No such file"):
         opened(tmp_path / "none" / "out.ndjson")
+
+
+def test_a_second_forward_to_a_file_is_refused_and_touches_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "out.ndjson"
+    first = opened(out, bytes_max=len(b'{"value":1}\n'))
+    with out.open("ab") as file:
+        file.write(b'{"value":')  # what the first one is writing
+    with (
+        closing(FileTarget(FileSink(out, None, None))) as second,
+        pytest.raises(CheckpointMismatch, match=r"another forward writes to /.*out\.ndjson: give"),
+    ):
+        second.open()
+    assert out.read_bytes() == b'{"value":'
+    out.write_bytes(b"")
+    first.write([row(b"1"), row(b"2")])  # renamed, and taken again
+    with (
+        closing(FileTarget(FileSink(out, None, None))) as second,
+        pytest.raises(CheckpointMismatch),
+    ):
+        second.open()
+    first.close()
+    opened(out).close()
 
 
 def test_a_disk_that_is_full_is_a_sentence_also_when_the_file_is_closed(tmp_path: Path) -> None:
