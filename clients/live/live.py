@@ -108,11 +108,24 @@ class Live(Records):
         Raises:
             GatewayError: what ended the subscription.
         """
+        return self._steps(for_s, None)
+
+    def steps(self, idle_s: float) -> Iterator[Changes]:
+        """Yield changes as `changes` does, and empty ones after so many seconds without any.
+
+        So a loop can look at other things meanwhile.
+
+        Raises:
+            GatewayError: what ended the subscription.
+        """
+        return self._steps(None, idle_s)
+
+    def _steps(self, for_s: float | None, idle_s: float | None) -> Iterator[Changes]:
         ends_at = None if for_s is None else time.monotonic() + for_s
         reader = self._read()
         try:
             while True:
-                left_s = None if ends_at is None else max(0.0, ends_at - time.monotonic())
+                left_s = idle_s if ends_at is None else max(0.0, ends_at - time.monotonic())
                 with self._moved:
                     self._moved.wait_for(lambda: self._has_step(reader) or self.end, left_s)
                     self._moved.wait_for(
@@ -126,6 +139,8 @@ class Live(Records):
                     raise without_traceback(self.error)
                 elif has_ended or (ends_at is not None and time.monotonic() >= ends_at):
                     return
+                elif idle_s is not None:
+                    yield changes
         finally:
             with self._moved:
                 self._readers.remove(reader)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tidegate.clients.live.live import Live
 from tidegate.clients.replica import Changes, Row
 
 MODULES = ("client/json.js", "client/order.js", "client/replica.js", "adapters/notebook.js")
-POLL_S = 1.0  # how often the connection is checked, as its loss is not reported
+POLL_S = 1.0  # how often a thread looks at the connection, and whether it is to end
 IMPORT_OR_EXPORT = re.compile(r"^(?:import .*;$|export (?!default))", re.MULTILINE)
 
 
@@ -31,8 +32,8 @@ class LiveView(anywidget.AnyWidget):
     """A table of a live dict, and a chart of one of its fields, which follow it by themselves.
 
     They are redrawn at the interval of the subscription. The browser need not reach the gateway:
-    the kernel has the connection and its token. Closing the live dict ends it; the last values
-    stay, and are shown as old while the connection is lost.
+    the kernel has the connection and its token. Closing the live dict ends them; the last values
+    stay, and are shown as old while the connection is lost. Closing the view ends it alone.
 
     Args:
         live: whose records are shown, in its `order_by`.
@@ -52,6 +53,8 @@ class LiveView(anywidget.AnyWidget):
     def __init__(
         self, live: Live, *, columns: Sequence[str] = (), chart: str = "", rows_max: int = 20
     ) -> None:
+        self._sending = threading.RLock()
+        self._reader = 0
         super().__init__(
             topic=live.request.topic,
             order_by=live.request.order_by or "",
@@ -60,39 +63,49 @@ class LiveView(anywidget.AnyWidget):
             rows_max=rows_max,
         )
         self._live = live
-        self._reader = 0
-        self._sending = threading.Lock()
         self.on_msg(self._begin)
-        watching = threading.Thread(target=self._watch, name="tidegate-view-state", daemon=True)
-        watching.start()
+
+    def close(self) -> None:
+        """Remove the table and the chart from the page, and end what fills them."""
+        self._next_reader()
+        super().close()
 
     def _begin(self, widget: object, message: Any, buffers: object) -> None:
         """Send all records, because a page was opened, and then the changes."""
-        with self._sending:
-            self._reader += 1
-            reader = self._reader
+        reader = self._next_reader()
         thread = threading.Thread(
             target=self._follow, args=(reader,), name="tidegate-view", daemon=True
         )
         thread.start()
 
-    def _follow(self, reader: int) -> None:
-        is_first = True
-        for changes in self._live.changes():
-            events = list(snapshot(changes) if is_first else flush(changes))
-            is_first = False
-            # Only the newest thread sends, or an older value could follow a newer one.
-            with self._sending:
-                if reader != self._reader:
-                    return
-                self.send({"text": msgspec.json.encode(events).decode()})
+    def _next_reader(self) -> int:
+        """Return the number of the thread that may send from now on; the one before ends."""
+        with self._sending:
+            self._reader += 1
+            return self._reader
 
-    def _watch(self) -> None:
-        is_over = threading.Event()
-        while not self._live.end:
-            self.status = "" if self._live.outage is None else str(self._live.outage)
-            is_over.wait(POLL_S)
-        self.status = f"ended: {self._live.end}"
+    def _follow(self, reader: int) -> None:
+        write = snapshot
+        with suppress(Exception):  # the live dict says why it has ended, too
+            for changes in self._live.steps(POLL_S):
+                events = list(write(changes)) if changes else []
+                write = flush if changes else write
+                outage = self._live.outage
+                if not self._show(reader, events, "" if outage is None else str(outage)):
+                    return
+        if self._live.end:
+            self._show(reader, [], f"ended: {self._live.end}")
+
+    def _show(self, reader: int, events: Sequence[Any], status: str) -> bool:
+        """Send events and the status; return False if another thread sends now, or none."""
+        # Only the newest thread sends, or an older value could follow a newer one.
+        with self._sending:
+            if reader != self._reader:
+                return False
+            if events:
+                self.send({"text": msgspec.json.encode(events).decode()})
+            self.status = status
+            return True
 
 
 def snapshot(changes: Changes) -> Iterator[tuple[str, dict[str, Any]]]:
