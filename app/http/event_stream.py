@@ -98,13 +98,16 @@ class EventStream(Response):
 
     async def _hand_over(self, protocol: GatewayProtocol, scope: Scope, send: Send) -> None:
         """Write the answer's header as any response does, then leave the connection to a stream."""
-        headers = list(self.fields)
+        headers, exchange = list(self.fields), protocol.running
         try:
-            with protocol.running.holding() as held:
+            with exchange.holding() as held:
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
         except BaseException:
             self.reader.close()
             raise
+        if exchange.is_cut:  # while the header waited for the peer to take an earlier answer
+            self.reader.close()
+            return
         self._begin(protocol.hand_over, b"".join(held), logged_when_over(scope))
 
     def negotiate(self, scope: Scope) -> None:

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from tests.support.deadlines import HANGS_S, LOOPS_S
 from tests.support.gateways import Running, eventually, names, running_gateway
 from tests.support.servers import edge_settings, running_server
-from tests.support.wire import Wire, connected, exchange, request
+from tests.support.wire import Wire, connected, exchange, get, request
 from tidegate.app.embed.stream_response import refusal_stream
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.sse import RETRY_MS, jittered_retry_ms
@@ -217,3 +217,17 @@ async def test_a_peer_that_leaves_within_its_snapshot_is_written_to_no_more(
                 wire.transport.abort()
             await eventually(lambda: not sessions(running), "its session ends")
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
+async def test_a_peer_that_leaves_while_its_stream_waits_for_room_leaves_no_session() -> None:
+    """The answer before the stream is one write that the peer does not take."""
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "pad": "x" * 900_000})
+        async with connected(running.address) as wire:
+            wire.freeze()
+            await wire.send(get(first=b"GET /v1/topics/px/sow/%5B1%5D HTTP/1.1"))
+            await wire.send(get(first=b"GET /v1/topics/px/subscribe HTTP/1.1"))
+            await eventually(lambda: sessions(running) == 1, "its stream waits")
+        await eventually(lambda: sessions(running) == 0, "its session ends")
+        assert running.gateway.sessions.listed("", 10) == []
