@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
@@ -24,6 +24,9 @@ if TYPE_CHECKING:  # without authentication its libraries are not loaded
     from tidegate.app.access.access import Access
 
 OnReader = Callable[[Session], None]
+
+ALL = (">",)
+"""The pattern of all topics."""
 
 READERS_AT_ONCE = 500
 """Sockets whose unsent bytes are read in one iteration: about 3 us each."""
@@ -60,7 +63,7 @@ class Sessions:
         self.topic = topic
         self._new_id = new_id
         self._sessions: dict[str, Session] = {}
-        self._ended: dict[str, None] = {}
+        self._ended: dict[str, Collection[str]] = {}  # with their topics, for who may observe them
         self._timers: dict[str, asyncio.TimerHandle] = {}
         # When tokens of readers expire; sessions that may have a new reader since the last check.
         self._token_ends: list[tuple[int, str]] = []
@@ -124,10 +127,16 @@ class Sessions:
         found = self._sessions.get(session_id)
         return None if found is None else found.owner
 
-    def topics_of(self, session_id: str) -> set[str]:
-        """Return what a session is subscribed to: topics, and patterns; nothing for another's."""
+    def topics_of(self, session_id: str) -> Collection[str]:
+        """Return what a session is subscribed to: topics, and patterns; nothing for another's.
+
+        Of one that has ended, what it was subscribed to at its end.
+        """
         found = self._sessions.get(session_id)
-        return set() if found is None else _topics(found)
+        if found is None:
+            return ()
+        # One that had nothing left at its end may have had anything before.
+        return (self._ended.get(session_id) or ALL) if found.has_ended else _topics(found)
 
     def listed(self, after: str, limit: int, subject: Subject | None = None) -> list[Session]:
         """Return up to `limit` sessions that have not ended, by id, after the id `after`.
@@ -181,7 +190,7 @@ class Sessions:
         session = restore(self.context, self._on_attached, self._on_left)
         self._sessions[session.id] = session
         if session.has_ended:
-            self._ended[session.id] = None
+            self._ended[session.id] = ()
         else:
             session.usage.sessions += 1
         self._start_timer(session)
@@ -331,10 +340,10 @@ class Sessions:
             session.closed = event.reason
 
     def _note_ended(self, session: Session) -> None:
+        self._ended.setdefault(session.id, tuple(_topics(session)))  # which its end lets go
         if not session.has_ended:
             session.end()
             self._publish(session, "closed")
-        self._ended[session.id] = None
         self._start_timer(session)
         # Ended sessions take memory, too: at most `sessions_max` are kept, the newest.
         if len(self._ended) > self.context.settings.sessions_max:

@@ -345,6 +345,12 @@ async def test_an_observer_sees_what_concerns_the_topics_of_its_grant_alone(tmp_
         for topic in ("px", "secret", "nosuch"):
             at = f"/v1/sessions/{made['both']}/subscriptions/s1/trace?topic={topic}"
             assert (await seen(at)).json()["code"] == "session-unknown"
+        # Nor does its end open a session, nor close it.
+        for name, it in made.items():
+            at = f"/v1/sessions/{it}"
+            assert await code(running, "DELETE", at, root) == "204"
+            assert (await seen(at)).status_code == statuses[name]
+            assert (await running.http.get(at, headers=OBSERVER)).json()["state"] == "ended"
         # Its own sessions are its own, whatever it may observe.
         reader = token_of("obi", "observe px", "read secret")
         body = {"subscriptions": [{"topic": "secret"}]}
