@@ -300,9 +300,14 @@ def declined(context: SessionContext, asked: SessionSubscription) -> dict[str, s
     }
 
 
-def end_reason(context: SessionContext, topic: str) -> str:
-    """Return why a subscription ended in a topic: REMOVED, or UNUSABLE here."""
-    return "REMOVED" if context.catalog.unusable(topic) is None else "UNUSABLE"
+def end_reason(context: SessionContext, topic: str, grants: Grants | None = None) -> str:
+    """Return why a subscription ended in a topic: REMOVED, or UNUSABLE here.
+
+    REMOVED of a topic that may not be read with the grants, whether or not it is there.
+    """
+    is_known = grants is None or grants.may_read(topic)
+    is_unusable = is_known and context.catalog.unusable(topic) is not None
+    return "UNUSABLE" if is_unusable else "REMOVED"
 
 
 def _topics_of(

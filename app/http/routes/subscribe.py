@@ -226,7 +226,8 @@ async def _pattern_stream(
     if missing:  # not for good, where there was no room for it
         missing -= declined(gateway.sessions.context, session.subscription(FIRST)).keys()
     for name in sorted(missing):
-        gone.setdefault(end_reason(gateway.sessions.context, name), []).append(name)
+        reason = end_reason(gateway.sessions.context, name, wanted.grants)
+        gone.setdefault(reason, []).append(name)
     for reason, names in gone.items():  # as one: a session keeps what it has sent of each
         session.send_end(Unsubscribed(FIRST, ",".join(names), reason))
     if is_sow and not session.subscription("s1").topics:
@@ -255,6 +256,8 @@ async def _places(
     for number, (topic, place) in enumerate(places.items()):
         if number % PLACES_AT_ONCE == 0:
             await asyncio.sleep(0)
+        if wanted.grants is not None and not wanted.grants.may_read(topic):
+            continue  # whether it is there, and how far, is not to be known
         with contextlib.suppress(TopicNotUsable):  # a `refused` event names it; the others go on
             if await gateway.catalog.seek(topic) is not None:
                 await gateway.reach(topic, place, by=subject)

@@ -14,6 +14,7 @@ import pytest
 from tests.support.gateways import Running, Stream, running_gateway
 from tests.support.rules import rule
 from tests.support.tokens import grant, public_jwk, token_of, write_keys
+from tidegate.app.definitions.topic import Unusable
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.registry import Fault
 
@@ -357,3 +358,16 @@ async def test_an_observer_sees_what_concerns_the_topics_of_its_grant_alone(tmp_
         answer = await running.http.post("/v1/sessions", json=body, headers=reader)
         own = f"/v1/sessions/{answer.json()['session']}"
         assert (await running.http.get(own, headers=reader)).status_code == 200
+
+
+@rule("access-5")
+async def test_a_bookmark_does_not_tell_whether_a_topic_is_there(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as running:
+        catalog = running.gateway.catalog
+        unusable = Unusable("secret", b'{"key":["/k"],"merge":"no:such"}', "e1", "No such merger.")
+        catalog.set_aside(unusable)
+        for topic in ("secret", "nosuch"):
+            path = f"/v1/topics/%3E/subscribe?bookmarks={topic}=e1-7"
+            async with running.http.stream("GET", path, headers=READER) as answer:
+                [*_, end] = await Stream(answer).until("unsubscribed")
+            assert json.loads(end.text) == {"sub": "s1", "topic": topic, "reason": "REMOVED"}
