@@ -111,12 +111,24 @@ class Bucket:
 class Usage:
     """What one subject has at present, or nobody."""
 
-    __slots__ = ("_of_all", "_quotas", "bytes", "lane_ids", "messages", "reads", "sessions", "sub",
-                 "subscriptions", "topics")  # fmt: skip
+    __slots__ = (
+        "_of_all",
+        "_quotas",
+        "bytes",
+        "creating",
+        "lane_ids",
+        "messages",
+        "reads",
+        "sessions",
+        "sub",
+        "subscriptions",
+        "topics",
+    )
 
     def __init__(self, quotas: Quotas, sub: str, limits: Limits, now: Instant) -> None:
         self.sub = sub
         self.sessions = self.subscriptions = self.reads = 0
+        self.creating = 0  # topics that are not there yet
         self.lane_ids: Counter[LaneId] = Counter()
         self.topics: set[str] = set()
         self.messages = Bucket(limits.publish_messages, now)
@@ -226,11 +238,28 @@ class Quotas:
         if subject is None:
             return
         most, usage = self.limits(subject.sub, subject).topics, self.usage(subject.sub)
-        if most and len(usage.topics) >= most:
+        if most and len(usage.topics) + usage.creating >= most:
             usage.topics = {name for name in usage.topics if is_there(name)}
-        if most and len(usage.topics) >= most:
+        if most and len(usage.topics) + usage.creating >= most:
             detail = f"A subject has at most {most} topics of its own (subject_topics_max)."
             raise Refused("limit-reached", detail, retry_after_s=RETRY_LATER_S)
+
+    @contextmanager
+    def creating_topic(
+        self, subject: Subject | None, is_there: Callable[[str], bool]
+    ) -> Iterator[None]:
+        """Count one more topic of a subject while the block creates it.
+
+        Raises:
+            Refused, LimitReached: as `check_topic`.
+        """
+        self.check_topic(subject, is_there)
+        usage = self.usage(NOBODY if subject is None else subject.sub)
+        usage.creating += 1
+        try:
+            yield
+        finally:
+            usage.creating -= 1
 
     def note_topic(self, subject: Subject | None, name: str) -> None:
         """Count a topic that a subject has created, if its topics are limited."""
@@ -302,7 +331,7 @@ class Quotas:
         self._usage = {
             sub: it
             for sub, it in self._usage.items()
-            if it.sessions or it.subscriptions or it.reads or it.topics
+            if it.sessions or it.subscriptions or it.reads or it.topics or it.creating
         }
 
 

@@ -144,9 +144,9 @@ async def publish(request: Request) -> Response:
         # Nothing is made for a request that is refused.
         _check_taken(Kind.JSON, asked.media_type)
         await gateway.ingest.check_plain(payload, form)
-        gateway.quotas.check_topic(subject, gateway.catalog.exists)
-        entry = await gateway.catalog.get_or_create(name)
-        gateway.quotas.note_topic(subject, name)
+        with gateway.quotas.creating_topic(subject, gateway.catalog.exists):
+            entry = await gateway.catalog.get_or_create(name)
+            gateway.quotas.note_topic(subject, name)
         return entry
 
     entry = await found()

@@ -109,11 +109,12 @@ async def put_topic(
     document = _parsed(gateway, body)
     _check_source(grants_in(request.scope), document)
     subject = subject_in(request.scope)
-    if not gateway.catalog.exists(topic):
-        gateway.quotas.check_topic(subject, gateway.catalog.exists)
-    entry, is_new = await gateway.catalog.put(topic, document, match.precondition())
-    if is_new:
-        gateway.quotas.note_topic(subject, topic)
+    catalog, quotas = gateway.catalog, gateway.quotas
+    is_there = catalog.exists(topic)
+    with contextlib.nullcontext() if is_there else quotas.creating_topic(subject, catalog.exists):
+        entry, is_new = await catalog.put(topic, document, match.precondition())
+        if is_new:
+            quotas.note_topic(subject, topic)
     # Also where nothing has changed: the request may repeat one that was refused here.
     await gateway.store.settle()
     return _answer(description(gateway, entry), 201 if is_new else 200, entry)

@@ -246,6 +246,23 @@ async def test_requests_side_by_side_do_not_pass_a_rate_together(tmp_path: Path)
         assert len(rows.splitlines()) == 20
 
 
+@rule("access-13")
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+async def test_topics_made_side_by_side_do_not_pass_a_number_together(
+    tmp_path: Path, method: str
+) -> None:
+    """Each found room when it began, and the store takes its time."""
+    more = {"subject_topics_max": 2, "auto_create_topics": True, "data": str(tmp_path / "store")}
+    async with guarded(tmp_path, **more) as running:
+        ending = "/messages" if method == "POST" else ""
+        paths = [f"/v1/topics/t{number}{ending}" for number in range(6)]
+        made = [running.http.request(method, path, json={}, headers=ANN) for path in paths]
+        refused = [each for each in await asyncio.gather(*made) if each.status_code >= 400]
+        assert [refusal(each) for each in refused] == ["subject_topics_max"] * 4
+        usage = running.gateway.quotas.usage("ann")
+        assert (len(usage.topics), usage.creating) == (2, 0)
+
+
 async def test_a_body_that_is_on_its_way_is_refused_once_memory_is_full(tmp_path: Path) -> None:
     """Bodies are memory: a thousand that begin while there is some may be 64 MiB each."""
     async with guarded(tmp_path) as running, begun_publish(running) as wire:
