@@ -58,6 +58,11 @@ def entity_tag(text: str) -> str:
     return _CODED_TAG.sub('"', tag)
 
 
+def entity_tags(header: str) -> list[str]:
+    """Return the tags of a list, as in If-None-Match, as the gateway gave them."""
+    return [entity_tag(part.strip()) for part in header.split(",")]
+
+
 def weights(header: str) -> dict[str, float]:
     """Return each name in a header, in lower case, with its weight from 0 to 1.
 

@@ -47,7 +47,7 @@ from tidegate.app.streams.poll_request import PollTexts
 from tidegate.app.streams.polled import PolledStream
 from tidegate.app.streams.polled_rows import Page, Position, RowForm
 from tidegate.app.streams.sse import END, EVENT_STREAM, HEARTBEAT
-from tidegate.app.texts import entity_tag
+from tidegate.app.texts import entity_tags
 from tidegate.conflation.frame import Frame
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import SECOND
@@ -352,7 +352,7 @@ class Reading:
             tag = f"{tag}:{self.media_type}"
         tag = f'"{tag}"'
         fields = [*self.cache_fields(self.cached_s(page)), *places, (b"etag", tag.encode())]
-        if self.if_none_match and tag in _tags(self.if_none_match):
+        if self.if_none_match and tag in entity_tags(self.if_none_match):
             return _with_length(304, fields, b"")
         if coding is not Coding.IDENTITY:
             fields.append((b"content-encoding", coding.encode()))
@@ -531,10 +531,6 @@ def _response(status: int, fields: Fields, body: bytes) -> Response:
         response = StreamingResponse(_pieces(body), status)
     response.raw_headers = list(fields)
     return response
-
-
-def _tags(if_none_match: str) -> list[str]:
-    return [entity_tag(part.strip()) for part in if_none_match.split(",")]
 
 
 def _media_type(scope: Scope, live: str | None, form: RowForm) -> str:
