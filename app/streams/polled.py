@@ -253,6 +253,10 @@ class PolledStream:
             if not others:
                 del self._waiting[waiter.since]
 
+    def count_request(self) -> None:
+        """Count a request, once it is known who answers it."""
+        self.requests += 1
+
     def count_answer(self, sent_bytes: int) -> None:
         """Count an answer with rows."""
         self.answers += 1
@@ -523,7 +527,6 @@ class PolledStreams:
             found = None
         if found is None:
             found = self._begin(identity, poll, subject)
-        found.requests += 1
         return found
 
     def _begin(

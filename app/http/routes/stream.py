@@ -272,6 +272,7 @@ def answer_at_once(
     if not stream.is_built:
         return False
     page = read.end if read.is_tail else stream.page_now(read.since)
+    stream.count_request()  # here: what was refused above is counted by the route
     if page.is_news or asked.live != LONG_POLL:
         respond(*read.answer(page, page.body))
         return True
@@ -469,7 +470,9 @@ async def _reading(request: Request) -> Reading:
         await gateway.reach(name, Bookmark(since.epoch, since.offset), by=subject)
     if gateway.stopping:
         raise Refused("not-ready", "The gateway is about to stop.", retry_after_s=1)
-    return _read(gateway, scope, name, asked, subject)
+    read = _read(gateway, scope, name, asked, subject)
+    read.stream.count_request()
+    return read
 
 
 def _read(

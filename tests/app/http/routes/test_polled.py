@@ -114,6 +114,19 @@ async def test_events_are_answers_too() -> None:
             assert stream["sent_bytes"] > 10
 
 
+async def test_a_request_that_is_refused_counts_once() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        asked = {"format": "value"}
+        answer = await running.http.get(STREAM, params=asked)
+        of_other_rows = answer.headers["stream-next-offset"].partition(".")[0] + "." + "0" * 10
+        answer = await running.http.get(STREAM, params={**asked, "offset": of_other_rows})
+        assert (answer.status_code, answer.json()["code"]) == (410, "bookmark-expired")
+        [stream] = await shown(running)
+        assert (stream["requests"], stream["answers"]) == (2, 1)
+
+
 async def test_positions_that_somebody_makes_up_are_not_all_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
