@@ -275,7 +275,8 @@ def _response(problem: Refused, scope: Scope) -> Response:
 def allowed_methods(request: Request) -> str:
     """Return the value of Allow: the methods of all routes of this path."""
     routes: Sequence[BaseRoute] = request.app.routes
-    found = {method for route in routes for method in _methods(route, request.scope)}
+    # None has the path of a file, which is mounted.
+    found = {method for route in routes for method in _methods(route, request.scope)} or {"GET"}
     if "GET" in found and not request.url.path.endswith(STREAMS):
         found.add("HEAD")
     return ", ".join(sorted(found))

@@ -46,6 +46,8 @@ async def test_head_opens_no_stream(running: Running) -> None:
         ("/v1/sessions/abc", "DELETE, GET, HEAD, PATCH"),
         ("/v1/sessions/abc/events", "GET"),
         ("/healthz", "GET, HEAD"),
+        ("/static/style.css", "GET, HEAD"),
+        ("/client/nosuch.js", "GET, HEAD"),
     ],
 )
 async def test_allow_names_every_method_of_the_path(
