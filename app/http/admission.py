@@ -12,6 +12,7 @@ import httptools
 
 from tidegate.app.figures import ADDRESS, CONNECTIONS, ConnectionFigures
 from tidegate.app.http.problems import STREAMS
+from tidegate.app.http.requests import has_ending
 from tidegate.app.http.wire import Fields, cors_fields, too_many_connections
 from tidegate.app.streams.connection import Connection
 
@@ -194,7 +195,7 @@ class RequestLimits:
 
     def limit_of(self, method: str, path: str) -> IterationLimit:
         """Return the limit that a request counts against."""
-        if path.endswith(STREAMS):
+        if has_ending(path, STREAMS):
             return self.openings
         is_publish = method == "POST" and path.endswith(MESSAGES)
         return self.publishes if is_publish else self.others

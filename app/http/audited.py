@@ -12,7 +12,7 @@ from tidegate.app.access.audit import AuditLog, Kind
 from tidegate.app.access.grants import Subject
 from tidegate.app.http.internal_call import MARK
 from tidegate.app.http.problems import STREAMS
-from tidegate.app.http.requests import SESSIONS_PATH, TOPICS_PATH, raw_path
+from tidegate.app.http.requests import SESSIONS_PATH, TOPICS_PATH, has_ending, raw_path
 from tidegate.app.http.rules import LOGIN, SESSION, TOPIC, rule_of
 from tidegate.app.logs import shown_id
 from tidegate.app.names import REVOKED, TOPIC_NAME
@@ -94,7 +94,7 @@ class Audited:
             return
         entry = scope[ENTRY] = Entry()
         status, body = 0, b""
-        is_stream = scope["path"].endswith(STREAMS)
+        is_stream = has_ending(scope["path"], STREAMS)
 
         async def noted_send(message: Message) -> None:
             nonlocal status, body

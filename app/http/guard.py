@@ -30,6 +30,7 @@ from tidegate.app.http.middleware import SAFE_METHODS
 from tidegate.app.http.problems import DETAILS, STREAMS, HttpRefused
 from tidegate.app.http.requests import (
     SESSIONS_PATH,
+    has_ending,
     raw_path,
     session_id,
     topic_name,
@@ -203,7 +204,7 @@ def _check_proof(scope: Scope, token: str) -> None:
 def _ticket(scope: Scope) -> tuple[str | None, bytes]:
     """Return the ticket of a stream, and the query without it."""
     query: bytes = scope["query_string"]
-    if TICKET not in query or scope["method"] != "GET" or not scope["path"].endswith(STREAMS):
+    if TICKET not in query or scope["method"] != "GET" or not has_ending(scope["path"], STREAMS):
         return None, query
     pairs = query.split(b"&")
     tickets = [pair[len(TICKET) :] for pair in pairs if pair.startswith(TICKET)]

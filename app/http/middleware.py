@@ -22,6 +22,8 @@ from tidegate.app.http.access_log import AccessLog
 from tidegate.app.http.problems import POLLED, STREAMS, HttpRefused, refusal_of, response_of
 from tidegate.app.http.requests import (
     TOPICS_PATH,
+    has_ending,
+    live_in,
     polled_topic,
     raw_path,
     topic_name,
@@ -265,7 +267,7 @@ def _response(problem: Refused, scope: Scope) -> Response:
 
     EventSource never comes back after another status than 200, and knows no `Retry-After`.
     """
-    is_stream = scope["method"] == "GET" and scope["path"].endswith(SUBSCRIBER_STREAMS)
+    is_stream = scope["method"] == "GET" and has_ending(scope["path"], SUBSCRIBER_STREAMS)
     if not is_stream or problem.retry_after_s is None:
         return response_of(problem)
     body = event("refused", problem.document(), retry_ms=jittered_retry_ms())
@@ -277,7 +279,7 @@ def allowed_methods(request: Request) -> str:
     routes: Sequence[BaseRoute] = request.app.routes
     # None has the path of a file, which is mounted.
     found = {method for route in routes for method in _methods(route, request.scope)} or {"GET"}
-    if "GET" in found and not request.url.path.endswith(STREAMS):
+    if "GET" in found and not has_ending(request.url.path, STREAMS):
         found.add("HEAD")
     return ", ".join(sorted(found))
 
@@ -396,8 +398,9 @@ def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
         Refused: origin-not-allowed.
     """
     # A polled stream is one while it waits, or sends events.
-    waits = scope["path"].endswith(POLLED) and b"live=" in scope["query_string"]
-    is_stream = (waits or scope["path"].endswith(STREAMS)) and scope["method"] != "OPTIONS"
+    path = scope["path"]
+    waits = has_ending(path, POLLED) and live_in(scope["query_string"]) != ""
+    is_stream = (waits or has_ending(path, STREAMS)) and scope["method"] != "OPTIONS"
     if scope["method"] in SAFE_METHODS and not is_stream:
         return
     # All of them: a second Origin header must not hide behind an allowed first one.
@@ -445,6 +448,6 @@ class HeadAsGet:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the app, as GET where HEAD was asked for."""
         is_head = scope["type"] == "http" and scope["method"] == "HEAD"
-        if is_head and not scope["path"].endswith((*STREAMS, POLLED)):
+        if is_head and not has_ending(scope["path"], (*STREAMS, POLLED)):
             scope = {**scope, "method": "GET"}
         await self.app(scope, receive, send)

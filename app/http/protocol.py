@@ -23,6 +23,7 @@ from tidegate.app.figures import ConnectionFigures
 from tidegate.app.http.admission import ConnectionLimits, IterationLimit, RequestLimits
 from tidegate.app.http.exchange import Exchange
 from tidegate.app.http.problems import POLLED, STREAMS
+from tidegate.app.http.requests import LONG_POLL, has_ending, live_in
 from tidegate.app.http.scope import FIGURES_EXTENSION, TRANSPORT_EXTENSION
 from tidegate.app.http.transport.proxies import TrustedProxies
 from tidegate.app.http.wire import (
@@ -631,9 +632,9 @@ def _new_parser(protocol: GatewayProtocol) -> Any:
 
 def _streams(scope: Scope) -> bool:
     """Return True for a request whose answer may take as long as its client is there."""
-    path, query = scope["path"], scope["query_string"]
-    is_live = path.endswith(POLLED) and b"live=" in query
-    return path.endswith(STREAMS) or (is_live and b"live=long-poll" not in query)
+    path = scope["path"]
+    live = live_in(scope["query_string"]) if has_ending(path, POLLED) else ""
+    return has_ending(path, STREAMS) or live not in ("", LONG_POLL)
 
 
 def _address(found: Any) -> tuple[str, int] | None:

@@ -33,11 +33,15 @@ MEDIA_TYPES = (JSON, NDJSON, MERGE_PATCH, TEXT, BYTES)
 REQUEST_BYTES_MAX = 64 << 10
 CHANGES = (MERGE_PATCH, JSON)
 """Media types of a PATCH."""
+LIVE = b"live"
+"""The parameter with which a polling request waits, or gets events."""
+LONG_POLL = "long-poll"
 PLACE = "last_event_id"
 POLYFILL_PLACE = "lastEventId"
 """The name under which polyfills of EventSource add the place to an address when they reconnect."""
 
 TOPICS_PATH = b"/v1/topics/"
+_TOPICS = TOPICS_PATH.decode()
 SESSIONS_PATH = b"/v1/sessions/"
 PATHS_MAX = 256
 """Paths of which is kept what they name: most requests have one of a few."""
@@ -154,6 +158,24 @@ def query_values(scope: Scope, allowed: Mapping[str, str]) -> dict[str, str]:
     if POLYFILL_PLACE in values:  # newer than what the address had when it was opened
         values[PLACE] = values.pop(POLYFILL_PLACE)
     return values
+
+
+def has_ending(path: str, endings: str | tuple[str, ...]) -> bool:
+    """Return True for a path with one of these endings.
+
+    The address of a topic has none of them, also of one that is called `events`.
+    """
+    if not path.endswith(endings):
+        return False
+    return not path.startswith(_TOPICS) or path.count("/") > _TOPICS.count("/")
+
+
+@lru_cache(maxsize=PATHS_MAX)
+def live_in(query: bytes) -> str:
+    """Return the parameter `live` of a query, however it is encoded; empty without one."""
+    pairs = (pair.partition(b"=") for pair in query.split(b"&"))
+    values = (value for name, _, value in pairs if unquote_to_bytes(name) == LIVE)
+    return unquote_to_bytes(next(values, b"")).decode("latin-1")
 
 
 def header_value(

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from tidegate.app.http.problems import STREAMS
+from tidegate.app.http.requests import has_ending
 
 
 class Need(StrEnum):
@@ -133,6 +134,6 @@ def methods_of(path: str) -> str:
     """Return the methods for which rules name the path, as the header Allow; empty for none."""
     methods = {it.method for it in RULES if it.matches(path)}
     # A stream has no end, and HEAD would wait for it.
-    if "GET" in methods and not path.endswith(STREAMS):
+    if "GET" in methods and not has_ending(path, STREAMS):
         methods.add("HEAD")
     return ", ".join(sorted(methods))

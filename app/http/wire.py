@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Final
 
 from tidegate.app.http.problems import MEDIA_TYPE, STREAMS, HttpRefused, body_of, headers_of
+from tidegate.app.http.requests import has_ending
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.sse import EVENT_STREAM, event, jittered_retry_ms
@@ -32,7 +33,6 @@ EXPOSED_HEADERS: Final = (
 GATEWAY: Final = b"tidegate-gateway"
 """The header field that names the gateway that answers, where there are several."""
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
-STREAM_ENDINGS = tuple(ending.encode() for ending in STREAMS)
 
 
 def too_many_connections(
@@ -54,7 +54,7 @@ def too_many_connections(
     headers = {"Retry-After": str(-(-retry_ms // 1_000)), **(cors or {})}
     problem = HttpRefused("limit-reached", detail, headers=headers)
     wants_stream = any(EVENT_STREAM.encode() in value.lower() for value in accepts)
-    if not wants_stream and not path.endswith(STREAM_ENDINGS):
+    if not wants_stream and not has_ending(path.decode("latin-1"), STREAMS):
         return problem_bytes(problem)
     body = event("refused", problem.document(), retry_ms=retry_ms)
     return answer_bytes(HTTPStatus.OK, f"{EVENT_STREAM}; charset=utf-8", body, cors or {})

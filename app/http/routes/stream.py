@@ -37,7 +37,14 @@ from tidegate.app.http.openapi import (
 from tidegate.app.http.parameters import Headers, described, query_of
 from tidegate.app.http.problems import response_of
 from tidegate.app.http.protocol import protocol_of
-from tidegate.app.http.requests import JSON, NDJSON, preferred, require_accept, topic_name
+from tidegate.app.http.requests import (
+    JSON,
+    LONG_POLL,
+    NDJSON,
+    preferred,
+    require_accept,
+    topic_name,
+)
 from tidegate.app.http.scope import gateway_of, subject_in
 from tidegate.app.http.wire import Fields
 from tidegate.app.parameters import Parameters, line, text, word
@@ -54,7 +61,6 @@ from tidegate.keys.text.duration import SECOND
 
 BEGINNING: Final = "-1"
 NOW: Final = "now"
-LONG_POLL: Final = "long-poll"
 SSE: Final = "sse"
 WAIT_S: Final = 20.0
 """How long a request waits for rows."""

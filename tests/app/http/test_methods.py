@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.gateways import Running, running_gateway
+from tests.support.wire import connected, get
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -55,3 +56,20 @@ async def test_allow_names_every_method_of_the_path(
 ) -> None:
     answer = await running.http.request("TRACE", path)
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
+@pytest.mark.parametrize("name", ["subscribe", "events", "trace", "stream"])
+async def test_a_topic_may_be_called_as_streams_are(running: Running, name: str) -> None:
+    await running.topic(name)
+    path = f"/v1/topics/{name}"
+    head = await running.http.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    answer = await running.http.request("TRACE", path)
+    assert answer.headers["allow"] == "DELETE, GET, HEAD, PATCH, PUT"
+    # A page of another origin may ask, as for any topic: the browser keeps the answer.
+    answer = await running.http.get(path, headers={"Origin": "http://evil.example"})
+    assert answer.status_code == 200
+    async with connected(running.address) as wire:
+        await wire.send(get(first=f"GET {path} HTTP/1.1".encode()))
+        wire.writer.write_eof()
+        assert (await wire.read_answer()).status == 200

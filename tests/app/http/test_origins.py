@@ -99,7 +99,15 @@ async def test_two_origins_are_both_looked_at(address: str) -> None:
 
 
 @rule("connection-2")
-@pytest.mark.parametrize("path", ["/v1/topics/px/subscribe", "/v1/topics/%3E/subscribe"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/topics/px/subscribe",
+        "/v1/topics/%3E/subscribe",
+        "/v1/topics/px/stream?offset=-1&live=long-poll",
+        "/v1/topics/px/stream?offset=-1&l%69ve=long-poll",
+    ],
+)
 async def test_a_page_of_another_site_opens_no_stream(path: str) -> None:
     async with running_gateway(allowed_origins=["https://desk.example"]) as running:
         await running.topic()

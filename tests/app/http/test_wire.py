@@ -9,7 +9,9 @@ from tidegate.app.http.wire import too_many_connections
 from tidegate.clients.sse import Parser
 
 
-@pytest.mark.parametrize("path", [b"/v1/topics/px/messages", b"/", b"/subscribers"])
+@pytest.mark.parametrize(
+    "path", [b"/v1/topics/px/messages", b"/v1/topics/events", b"/", b"/subscribers"]
+)
 def test_a_request_gets_a_problem_and_when_to_come_back(path: bytes) -> None:
     answer = parse_answer(too_many_connections("connections_max", path, [b"application/json"]))
     assert (answer.status, answer.code) == (429, "limit-reached")
