@@ -424,10 +424,10 @@ def _is_own(scope: Scope, origin: str) -> bool:
     if scheme not in DEFAULT_PORTS or (is_known and scheme != scope["scheme"]):
         return False
     default_port = DEFAULT_PORTS[scheme]
-    # One, as the check of Host has come before.
-    [host] = _values(scope, b"host")
-    if said is not None and said.host is not None:
-        host = said.host.lower()
+    named = _values(scope, b"host")
+    if len(named) != 1:  # a probe of HTTP/1.0, which may have none
+        return False
+    host = named[0] if said is None or said.host is None else said.host.lower()
     return authority.removesuffix(default_port) == host.removesuffix(default_port)
 
 

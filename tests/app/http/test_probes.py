@@ -37,6 +37,14 @@ async def test_health_is_answered_to_http_1_0_without_a_host(path: str) -> None:
                 assert parse_answer(await wire.reader.read()).status == 400
 
 
+async def test_an_origin_without_a_host_to_compare_it_with_is_another_one() -> None:
+    lines = (b"POST /healthz HTTP/1.0", b"Origin: http://localhost", b"Content-Length: 0", b"", b"")
+    async with running_gateway() as running, connected(running.address) as wire:
+        await wire.send(b"\r\n".join(lines))
+        answer = parse_answer(await wire.reader.read())
+    assert (answer.status, answer.code) == (403, "origin-not-allowed")
+
+
 async def test_a_page_of_another_site_learns_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_gateway() as running:
         found = [Fault("secret.topic", "unusable", "its key is gone")]
