@@ -84,15 +84,7 @@ class Guard:
             target = raw_path(scope) + b"?" + scope["query_string"]
             subject = await self._access.redeemed(ticket, target)
             return {**scope, "query_string": query, SUBJECT: subject}
-        certificate = None if has_token(scope) else certificate_of(scope)
-        known = certificate and self._access.subject_of_certificate(certificate)
-        if known:
-            return {**scope, SUBJECT: known}
-        token, is_cookie = token_in(scope)
-        subject = await self._access.subject_of(token, is_login=is_cookie)
-        if is_cookie and MARK not in scope and scope["method"] not in SAFE_METHODS:
-            _check_proof(scope, token)
-        return {**scope, SUBJECT: subject}
+        return {**scope, SUBJECT: await subject_of(scope, self._access)}
 
     def _check(self, scope: Scope, path: str, need: Need | None) -> None:
         subject: Subject = scope[SUBJECT]
@@ -164,6 +156,23 @@ class OwnerGuard:
             # It may arrive before the route has read the body, and nobody would ask again.
             raise session_unknown()
         check_owner(subject, owner)
+
+
+async def subject_of(scope: Scope, access: Access) -> Subject:
+    """Return the subject of a request without a ticket: of its token, or of its certificate.
+
+    Raises:
+        Refused: unauthenticated, csrf; not-ready while no keys could be had yet.
+    """
+    certificate = None if has_token(scope) else certificate_of(scope)
+    known = None if certificate is None else access.subject_of_certificate(certificate)
+    if known is not None:
+        return known
+    token, is_cookie = token_in(scope)
+    subject = await access.subject_of(token, is_login=is_cookie)
+    if is_cookie and MARK not in scope and scope["method"] not in SAFE_METHODS:
+        _check_proof(scope, token)
+    return subject
 
 
 def has_token(scope: Scope) -> bool:

@@ -22,6 +22,8 @@ from tests.support.tokens import public_jwk, token_of, write_keys
 from tidegate.app.access.certificate import ClientCertificate
 from tidegate.app.access.policy import Policy, PolicyInvalid
 from tidegate.app.settings.settings import Settings
+from tidegate.app.topics.catalog import Catalog
+from tidegate.app.topics.registry import Fault
 
 POLICY = """
 [[certificates."feed-1"]]
@@ -154,6 +156,21 @@ async def test_where_a_certificate_is_required_there_is_nothing_without(site: Si
         assert await publish(feed) == 200
         with pytest.raises((httpx2.TransportError, ssl.SSLError)):
             await bare.get("/healthz")
+
+
+async def test_a_certificate_sees_which_topics_are_at_fault(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = [Fault(name, "unusable", "r") for name in ("prices.eu", "secret")]
+    async with (
+        guarded(site) as gateway,
+        client(gateway, site, site.authority.client(dns="reader.example")) as reader,
+        client(gateway, site) as bare,
+    ):
+        monkeypatch.setattr(Catalog, "faults", lambda _: faults)
+        for http, names in ((reader, ["prices.eu"]), (bare, [])):
+            state = (await http.get("/readyz")).json()
+            assert [each["topic"] for each in state.get("topics", ())] == names
 
 
 async def test_a_name_that_a_client_claims_in_a_header_is_not_believed(site: Site) -> None:

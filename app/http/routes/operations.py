@@ -95,18 +95,17 @@ async def readyz(request: Request) -> Response:
 
 
 async def _asker(request: Request) -> tuple[bool, Grants]:
-    """Return True if everybody may know all, else the grants of the request's token."""
+    """Return True if everybody may know all, else the grants of the request's subject."""
     access = request.app.state.access
     if access is None or FOREIGN in request.scope:
         return access is None and FOREIGN not in request.scope, Grants()
     # Its libraries are not there without authentication.
-    from tidegate.app.http.guard import token_in
+    from tidegate.app.http.guard import subject_of
 
     # The guard lets everybody ask for readiness: a probe has no token, and a bad one counts as
     # none, so that a token that is over takes no traffic away.
     try:
-        token, _ = token_in(request.scope)
-        return False, (await access.subject_of(token)).grants
+        return False, (await subject_of(request.scope, access)).grants
     except Refused:
         return False, Grants()
 

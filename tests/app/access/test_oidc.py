@@ -14,14 +14,17 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.support.gateways import running_gateway
+from tests.support.rules import rule
 from tests.support.servers import edge_settings
-from tests.support.tokens import bearer, claims, public_jwk, signed, write_keys
+from tests.support.tokens import bearer, claims, grant, public_jwk, signed, write_keys
 from tidegate.app.access.access import Access
 from tidegate.app.access.login import oidc
 from tidegate.app.access.login.oidc import EXCHANGES_MAX, PendingLogin, Provider
 from tidegate.app.access.outbound import Unreachable, is_safe
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import SettingsInvalid
+from tidegate.app.topics.catalog import Catalog
+from tidegate.app.topics.registry import Fault
 
 ISSUER = "https://id.example/realms/desk"
 METADATA = {
@@ -209,6 +212,24 @@ async def test_a_logout_voids_an_id_token(tmp_path: Path, fake: Fake) -> None:
         for status in (200, 401):
             assert (await running.http.get("/v1/login", headers=cookie)).status_code == status
             assert (await running.http.delete("/v1/login", headers=cookie)).status_code == 204
+
+
+@rule("access-5")
+async def test_who_has_logged_in_there_sees_which_topics_are_at_fault(
+    tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = write_keys(tmp_path / "keys.json", public_jwk("RS256"))
+    given = {"auth_keys": keys, "auth_issuer": ISSUER, "auth_oidc_client_id": "a client"}
+    token = signed(claims("ann", grant("read prices.>"), iss=ISSUER, aud="a client"), "RS256")
+    faults = [Fault(name, "unusable", "r") for name in ("prices.eu", "secret")]
+    async with running_gateway(**given) as running:
+        monkeypatch.setattr(Catalog, "faults", lambda _: faults)
+        for headers, names in (
+            ({"Cookie": f"__Host-tidegate={token}"}, ["prices.eu"]),
+            (bearer(token), []),  # an ID token counts in the cookie alone
+        ):
+            state = (await running.http.get("/readyz", headers=headers)).json()
+            assert [each["topic"] for each in state.get("topics", ())] == names
 
 
 @pytest.mark.parametrize(
