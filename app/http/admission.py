@@ -39,6 +39,7 @@ class ConnectionLimits:
         self._admitted: dict[Connection, str] = {}
         self._per_address: dict[str, int] = {}
         self._waiting: dict[Connection, str] = {}  # oldest first
+        self._refused: set[Connection] = set()  # of those that wait: they have their answer
 
     def enter(self, connection: Connection, address: str) -> None:
         """Count an accepted connection. If too many wait for admission, abort the oldest.
@@ -92,9 +93,11 @@ class ConnectionLimits:
         return too_many_connections(setting, path, accepts, cors_fields(origins, fields))
 
     def refuse(self, connection: Connection) -> str:
-        """Count a waiting connection as refused for want of room; return the limit's setting."""
+        """Count a waiting connection as refused for want of room, once; return the setting."""
         reason = self._full_limit(self._waiting.get(connection, "")) or CONNECTIONS
-        self._figures.refused_by[reason] += 1
+        if connection not in self._refused:  # one that lingers after its answer may be cut, too
+            self._refused.add(connection)
+            self._figures.refused_by[reason] += 1
         return SETTING_OF[reason]
 
     def leave(self, connection: Connection) -> None:
@@ -102,6 +105,7 @@ class ConnectionLimits:
         self._figures.connections -= 1
         self._figures.ended += 1
         self._waiting.pop(connection, None)
+        self._refused.discard(connection)
         self._release(connection)
 
     def _release(self, connection: Connection) -> None:

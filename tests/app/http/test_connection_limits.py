@@ -90,3 +90,17 @@ def test_what_comes_goes_and_nothing_is_kept() -> None:
             admission.leave(connection)
     assert figures.connections == 0
     assert all(admission.admits(connection) for connection in entered(admission, 3))
+
+
+def test_who_was_turned_away_and_lingers_is_counted_once() -> None:
+    figures = ConnectionFigures(1)
+    admission = ConnectionLimits(figures)
+    entered(admission, 1)
+    [lingering] = entered(admission, 1)
+    assert admission.refusal(lingering, b"/v1/topics", [], ())
+    others = entered(admission, WAITING_CONNECTIONS_MAX)
+    assert lingering.is_aborted
+    assert figures.refused == 1
+    for connection in (lingering, *others):
+        admission.leave(connection)
+    assert not admission._refused
