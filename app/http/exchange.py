@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 
 from starlette.types import ASGIApp, Message, Scope
 
+from tidegate.app.http.problems import INTERNAL, MEDIA_TYPE, body_of
 from tidegate.app.http.wire import Fields, FieldTuple
 
 logger = logging.getLogger("tidegate.server")
@@ -20,10 +21,11 @@ logger = logging.getLogger("tidegate.server")
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
 WITHOUT_BODY: Final = frozenset({204, 304})
-FAILURE: Final = b"Internal Server Error"
+FAILURE: Final = body_of(INTERNAL)
 FAILED: Final = (
-    (b"content-type", b"text/plain; charset=utf-8"),
+    (b"content-type", MEDIA_TYPE.encode()),
     (b"content-length", b"%d" % len(FAILURE)),
+    (b"cache-control", b"no-store"),
     (b"connection", b"close"),
 )
 

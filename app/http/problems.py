@@ -45,6 +45,9 @@ DETAILS: Final[Mapping[int, str]] = {
     405: "The header Allow names the methods that this path takes.",
 }
 
+INTERNAL: Final = Refused("internal", "The gateway failed to answer; the reason is in its log.")
+"""The refusal that stands for any error of the gateway's own."""
+
 # FastAPI's location (`loc`) of an invalid value -> (code, name of the location).
 CODE_OF_PLACE: Final[Mapping[str, tuple[str, str]]] = {
     "path": ("not-found", "path"),
@@ -108,7 +111,7 @@ def refusal_of(error: Exception) -> Refused:
         return _of_validation(error)
     if isinstance(error, HTTPException):
         return _of_status(error)
-    return Refused("internal", "The gateway failed to answer; the reason is in its log.")
+    return INTERNAL
 
 
 def _of_status(error: HTTPException) -> HttpRefused:

@@ -442,4 +442,5 @@ async def test_a_failure_costs_its_own_request_alone(monkeypatch: pytest.MonkeyP
             many = [exchanged(running, post()) for _ in range(20)]
             answers = await asyncio.gather(*many)
             assert all(answer.startswith(b"HTTP/1.1 500 ") for answer in answers)
+            assert all(b'"code":"internal"' in answer for answer in answers)
         assert b" 200 OK" in await exchanged(running, post())
