@@ -463,7 +463,8 @@ class GatewayProtocol(asyncio.Protocol):
 
     def _scope(self, method: str, version: str) -> Scope:
         target = httptools.parse_url(self._url)
-        path = target.path.decode("ascii")
+        raw_path = target.path or b"/"  # a whole URL may have none (RFC 9110, 4.2.3)
+        path = raw_path.decode("ascii")
         return {
             "type": "http",
             "asgi": ASGI,
@@ -474,7 +475,7 @@ class GatewayProtocol(asyncio.Protocol):
             "method": method,
             "root_path": "",
             "path": unquote(path) if "%" in path else path,
-            "raw_path": target.path,
+            "raw_path": raw_path,
             "query_string": target.query or b"",
             "headers": self._headers,
             "state": self._app_state.copy(),

@@ -139,6 +139,9 @@ async def test_headers_and_targets_have_a_size(
         pytest.param(request("/", "X: " + "a" * 16000), id="header"),
         pytest.param(request("/", *["X: a"] * 98), id="count"),
         pytest.param(get(b"Connection: close", first=b"GET http://localhost/ HTTP/1.1"), id="url"),
+        pytest.param(
+            get(b"Connection: close", first=b"GET http://localhost HTTP/1.1"), id="url-without-path"
+        ),
         pytest.param(get(first=b"GET / HTTP/1.0"), id="http-1.0"),
         pytest.param(b"\r\n" + request("/"), id="line-end-before"),
         pytest.param(
