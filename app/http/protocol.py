@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
@@ -206,10 +207,10 @@ class GatewayProtocol(asyncio.Protocol):
         """Answer whole requests after the client's end of file, then close the connection.
 
         A client that reads on is answered, and nothing shows that one has left. So polls that wait
-        are answered at once that nothing has come, and a stream ends here.
+        are answered at once that nothing has come, and a stream ends here, or does not begin.
         """
-        whole = [each for each in self._unanswered() if not each.more_body]
-        if not whole or any(_streams(each.scope) for each in whole):
+        whole = list(takewhile(_has_end, self._unanswered()))
+        if not whole:
             return False
         whole[-1].keep_alive = False
         self._discard_input()
@@ -629,6 +630,11 @@ def _new_parser(protocol: GatewayProtocol) -> Any:
     # So that the last request of a client that has closed its half is parsed to its end.
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
+
+
+def _has_end(exchange: Exchange) -> bool:
+    """Return True for a whole request, unless its answer lasts while its client is there."""
+    return not exchange.more_body and not _streams(exchange.scope)
 
 
 def _streams(scope: Scope) -> bool:

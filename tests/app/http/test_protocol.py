@@ -301,7 +301,14 @@ async def test_what_was_asked_before_the_client_closed_its_side_is_answered(shar
 
 
 @rule("connection-1")
-async def test_an_answer_that_takes_its_time_finds_the_side_that_is_open() -> None:
+@pytest.mark.parametrize(
+    "behind",
+    [
+        pytest.param(get()[:-2], id="a-header-that-will-never-be-whole"),
+        pytest.param(get(first=b"GET /calm/subscribe HTTP/1.1"), id="a-stream"),
+    ],
+)
+async def test_an_answer_that_takes_its_time_finds_the_side_that_is_open(behind: bytes) -> None:
     settings = edge_settings()
     stored = asyncio.Event()
 
@@ -316,7 +323,7 @@ async def test_an_answer_that_takes_its_time_finds_the_side_that_is_open() -> No
     app.mount("/slow", slow_app)
     async with running(app, settings) as server, connected(server.address) as wire:
         head = get(b"Content-Length: 2", first=b"POST /slow/ HTTP/1.1")
-        await wire.send(head + b"ab" + get()[:-2])  # and a header that will never be whole
+        await wire.send(head + b"ab" + behind)
         wire.writer.write_eof()
         await exchange(server.address, request())  # the end of the other has been seen by then
         stored.set()
