@@ -31,6 +31,7 @@ from tidegate.app.http.wire import (
     RequestBounds,
     Stage,
     Stopped,
+    cors_fields,
     head_problem,
     problem_bytes,
     without_upgrade,
@@ -237,7 +238,7 @@ class GatewayProtocol(asyncio.Protocol):
                 self._stop_for(self._bounds.silence_problem())
                 self._watch_stage()
         except (httptools.HttpParserError, Stopped):
-            self._refuse(self._refusal or problem_bytes(NOT_VALID))
+            self._refuse(self._refusal or self._answer_to(NOT_VALID))
         finally:
             self._is_feeding = False
         self._begin_held()
@@ -515,7 +516,7 @@ class GatewayProtocol(asyncio.Protocol):
     def _stop_for(self, problem: Refused | None) -> None:
         """Stop the parser if there is a problem."""
         if problem is not None:
-            self._refusal = problem_bytes(problem)
+            self._refusal = self._answer_to(problem)
             raise Stopped
 
     def _enter(self, stage: Stage) -> None:
@@ -537,9 +538,13 @@ class GatewayProtocol(asyncio.Protocol):
             self._watch_stage()
         else:
             late = Refused("request-timeout", f"The {self._stage.value} took too long.")
-            self._refuse(problem_bytes(late))
+            self._refuse(self._answer_to(late))
 
     # Refusals
+
+    def _answer_to(self, problem: Refused) -> bytes:
+        # With the fields that were read so far: an Origin among them may read it.
+        return problem_bytes(problem, cors_fields(self.settings.allowed_origins, self._headers))
 
     def _refuse(self, answer: bytes) -> None:
         """Answer in the application's place and close; earlier requests get theirs first."""

@@ -77,10 +77,10 @@ def cors_fields(allowed: Sequence[str], request: Fields) -> dict[str, str]:
     return fields
 
 
-def problem_bytes(problem: Refused) -> bytes:
+def problem_bytes(problem: Refused, cors: Mapping[str, str] | None = None) -> bytes:
     """Return a whole HTTP/1.1 answer that closes the connection, for use below ASGI."""
     body = body_of(problem)
-    headers = {"content-length": str(len(body)), **headers_of(problem)}
+    headers = {"content-length": str(len(body)), **headers_of(problem), **(cors or {})}
     return answer_bytes(problem.status, MEDIA_TYPE, body, headers)
 
 

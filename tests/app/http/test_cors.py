@@ -127,6 +127,24 @@ async def test_a_page_of_another_port_that_hides_its_origin_changes_nothing() ->
         assert (answer.status, answer.code) == (403, "origin-not-allowed")
 
 
+@rule("connection-4")
+@pytest.mark.parametrize(
+    ("fields", "body", "status"),
+    [
+        ([f"X-{number}: a" for number in range(200)], b"", 431),
+        (["Transfer-Encoding: chunked"], b"no size\r\n", 400),
+    ],
+)
+async def test_a_page_reads_a_refusal_below_the_application(
+    running: Running, fields: list[str], body: bytes, status: int
+) -> None:
+    raw = request("/v1/topics/px", f"Origin: {DESK}", *fields, method="PUT") + body
+    answer = await exchange(running.address, raw)
+    assert (answer.status, answer.headers["vary"]) == (status, "Origin")
+    assert answer.headers["access-control-allow-origin"] == DESK
+    assert answer.headers["access-control-allow-credentials"] == "true"
+
+
 async def test_a_page_reads_that_a_full_gateway_asks_it_to_come_again() -> None:
     fields = [(b"host", b"localhost"), (b"origin", DESK.encode())]
     for accept in (b"text/event-stream", b"application/json"):
