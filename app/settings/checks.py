@@ -62,13 +62,23 @@ def check_login(
 
 
 def check_certificates(
-    cert: str | None, *, cert_key: str | None, client_ca: str | None, policy: str | None
+    cert: str | None,
+    *,
+    cert_key: str | None,
+    client_ca: str | None,
+    client_auth: str,
+    policy: str | None,
 ) -> Iterator[Disagreement]:
     """Yield TLS settings whose companion is missing."""
     if cert_key is not None and cert is None:
         yield Disagreement(
             ("tls_key", "tls_cert"),
             "tls_key needs its certificate, tls_cert (--tls-cert)",
+        )
+    if client_ca is None and client_auth == "required":  # nobody would be asked for one
+        yield Disagreement(
+            ("tls_client_auth", "tls_client_ca"),
+            "tls_client_auth = required needs tls_client_ca (--tls-client-ca)",
         )
     if client_ca is not None and (cert is None or policy is None):
         yield Disagreement(

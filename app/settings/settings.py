@@ -426,9 +426,9 @@ class Settings(BaseSettings):
         client, secret = self.auth_oidc_client_id, self.auth_oidc_secret_file
         issuer, scope = self.auth_issuer, self.auth_oidc_scope
         yield from check_login(client, secret_file=secret, keys=keys, issuer=issuer, scope=scope)
-        cert, authorities = self.tls_cert, self.tls_client_ca
+        cert, authorities, asked = self.tls_cert, self.tls_client_ca, self.tls_client_auth
         yield from check_certificates(
-            cert, cert_key=self.tls_key, client_ca=authorities, policy=policy
+            cert, cert_key=self.tls_key, client_ca=authorities, client_auth=asked, policy=policy
         )
 
     @property

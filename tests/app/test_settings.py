@@ -77,3 +77,8 @@ def test_what_is_refused(kind: str, given: object) -> None:
 def test_no_repr_shows_a_password() -> None:
     settings = Settings(redis="rediss://gateway:hush@bus.example:6379")
     assert "hush" not in f"{settings!r}{settings}"
+
+
+def test_no_certificate_is_required_that_nobody_is_asked_for() -> None:
+    with pytest.raises(ValidationError, match="tls_client_auth = required needs tls_client_ca"):
+        Settings(tls_cert="cert.pem", tls_client_auth="required")
