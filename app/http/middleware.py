@@ -39,6 +39,7 @@ from tidegate.app.http.wire import (
     FieldTuple,
 )
 from tidegate.app.refusals import Refused
+from tidegate.app.settings.kinds import DEFAULT_PORTS
 from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.sse import EVENT_STREAM, event, jittered_retry_ms
 from tidegate.keys.errors import Refusal
@@ -77,7 +78,6 @@ CORS_REQUEST_HEADERS = (
     "Last-Event-ID", "Tidegate-Conflate", "Tidegate-CSRF", "Tidegate-Producer",
     "Tidegate-Sequence", "Tidegate-Stage",
 )  # fmt: skip
-DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 def install_middleware(app: FastAPI, settings: Settings) -> None:

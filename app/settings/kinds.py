@@ -10,6 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from tidegate.keys.text.duration import Duration
 from tidegate.keys.text.size import parse_size
 
+DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
 
 class EnvironmentText(str):
     """A value from the environment, where numbers and lists are text."""
@@ -66,18 +68,36 @@ def _names(value: object, pattern: str, expected: str) -> tuple[str, ...]:
 
 
 def _host_names(value: object) -> tuple[str, ...]:
-    expected = 'expected a list of host names such as ["gateway.example"]'
-    return tuple(name.lower() for name in _names(value, r"(?i:[a-z0-9.:_-]+)", expected))
+    expected = 'expected a list of host names without ports such as ["gateway.example"]'
+    names = [name.lower() for name in _names(value, r"(?i:[a-z0-9.:_-]+)", expected)]
+    # The port of a `Host` is not compared: a name with one would match none.
+    if not all(":" not in name or _is_ipv6(name) for name in names):
+        raise ValueError(expected)
+    return tuple(name.removesuffix(".") for name in names)
+
+
+def _is_ipv6(name: str) -> bool:
+    try:
+        ipaddress.IPv6Address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _origins(value: object) -> tuple[str, ...]:
     expected = 'expected a list of origins such as ["https://desk.example"], or ["*"] alone'
     pattern = r"\*|(?i:https?://[a-z0-9._\[\]:-]+)"
-    origins = tuple(origin.lower() for origin in _names(value, pattern, expected))
+    origins = tuple(_origin(text.lower()) for text in _names(value, pattern, expected))
     if "*" in origins and len(origins) > 1:
         # Beside `*` the others could only mean more, such as credentials, which `*` cannot have.
         raise ValueError(expected)
     return origins
+
+
+def _origin(text: str) -> str:
+    """Return an origin as browsers name it: without the port that its scheme has anyway."""
+    scheme, _, _ = text.partition("://")
+    return text.removesuffix(DEFAULT_PORTS.get(scheme, ""))
 
 
 def _networks(value: object) -> tuple[str, ...]:

@@ -84,8 +84,8 @@ class Settings(BaseSettings):
     port: CountValue = count_field(8080, "Port to listen on; 0: a free one.", least=0, most=65535)
     allowed_hosts: HostNames = Field(
         default=(),
-        description="Names besides loopback that a request's `Host` may have (421 otherwise); in "
-        "the environment separated by commas.",
+        description="Names besides loopback that a request's `Host` may have, with any port (421 "
+        "otherwise); in the environment separated by commas.",
     )
     allowed_origins: Origins = Field(
         default=(),

@@ -48,6 +48,13 @@ KINDS: dict[str, Any] = {
         pytest.param("text", Path("a/b"), "a/b", id="text"),
         pytest.param("hosts", EnvironmentText("A.example, b"), ("a.example", "b"), id="hosts"),
         pytest.param("origins", ["https://A.b:1"], ("https://a.b:1",), id="origins"),
+        pytest.param("hosts", ["a.example.", "FD00::7"], ("a.example", "fd00::7"), id="names"),
+        pytest.param(
+            "origins",
+            ["https://a.b:443", "http://a.b:80", "http://a.b:443"],
+            ("https://a.b", "http://a.b", "http://a.b:443"),
+            id="origins-default-ports",
+        ),
         pytest.param("origins", ["*"], ("*",), id="origins-any"),
         pytest.param("functions", ["a.b:c"], ("a.b:c",), id="functions"),
     ],
@@ -66,6 +73,7 @@ def test_what_is_read(kind: str, given: object, read: object) -> None:
         pytest.param("flag", "true", id="flag-text"),
         pytest.param("text", "", id="text-empty"),
         pytest.param("hosts", "a.example", id="hosts-text"),
+        pytest.param("hosts", ["a.example:8080"], id="hosts-port"),
         pytest.param("functions", [5], id="functions-number"),
     ],
 )
