@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import signal
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -116,6 +118,9 @@ def _serve(settings: Settings, link: ParentLink | None = None, group_id: str = "
     from tidegate.app.settings.settings import SettingsInvalid
     from tidegate.app.stores.store import StoreAway, StoreUnusable
 
+    # Until the server listens to it: a start reads all files, and the signal would end it.
+    if threading.current_thread() is threading.main_thread():  # Python's rule for signals
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         app = create_app(settings)
         if link is not None:

@@ -7,6 +7,7 @@ import json
 import signal
 import time
 from asyncio.subprocess import Process
+from pathlib import Path
 
 import httpx2
 import psutil
@@ -115,3 +116,16 @@ async def test_a_hangup_ends_no_stream() -> None:
                     pass
             await remote.publish({"k": 1})
             assert await stream.values(1) == [{"k": 1}]
+
+
+@pytest.mark.system
+async def test_a_hangup_ends_no_start(tmp_path: Path) -> None:
+    """The import of a merger stands for a start that takes its time."""
+    (tmp_path / "slow.py").write_text(
+        "import os, signal\n"
+        "os.kill(os.getpid(), signal.SIGHUP)\n"
+        "def merge(older, newer):\n    return newer\n"
+    )
+    variables = {"TIDEGATE_MERGERS": "slow:merge", "PYTHONPATH": str(tmp_path)}
+    async with serving(**variables) as (_, address), client_of(address) as remote:
+        assert (await remote.http.get("/healthz")).status_code == 200
