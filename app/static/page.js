@@ -120,7 +120,9 @@ function takeTopics(topics, status) {
     if (!isThere()) show("lost", "the gateway does not answer");
     return;
   }
-  known = new Map(topics.map((topic) => [topic.topic, topic]));
+  // Of what cannot be used there are no rows, and maybe no key: the console shows why.
+  const usable = topics.filter(({ state }) => state !== "unusable");
+  known = new Map(usable.map((topic) => [topic.topic, topic]));
   const names = [...known.keys()];
   offer(names);
   if (chosen !== null && known.has(chosen)) return;
@@ -128,7 +130,8 @@ function takeTopics(topics, status) {
     close();
     chosen = followed = null;
     show("live", "connected");
-    hint(document.documentElement.dataset.signIn === "off" ? FIRST_STEPS : "There is no topic that you may read.");
+    const none = document.documentElement.dataset.signIn === "off" ? FIRST_STEPS : "There is no topic that you may read.";
+    hint(topics.length > 0 ? "The gateway cannot use any topic. The console shows why." : none);
     return;
   }
   const wished = new URLSearchParams(location.hash.slice(1)).get("topic");

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
+import sqlite3
 import threading
+from contextlib import closing
+from pathlib import Path
 from typing import Self
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import SEES_MS_MAX
+from tests.browser.chromium import SEES_MS_MAX, watched_page
 from tests.support.commands import serving
+from tidegate.app.stores.schema import DATABASE
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.requests import JSON
 from tidegate.pipeline.operations.status import State, StreamStatus
@@ -175,6 +179,21 @@ def test_an_empty_gateway_says_how_to_begin_and_then_shows_what_comes(
     gateway.publish("prices", [b'{"symbol":"IBM"}'])
     expect(page.get_by_role("rowheader", name="IBM")).to_be_visible()
     expect(page.locator("#hint")).to_be_hidden()
+
+
+def test_a_topic_that_the_gateway_cannot_use_is_not_offered(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    with serving("--data", str(tmp_path)) as address, Gateway(address) as gateway:
+        for topic in ("first", "prices"):
+            gateway.put_topic(topic, {"key": ["/symbol"]})
+        gateway.publish("prices", [b'{"symbol":"IBM"}'])
+    with closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:
+        database.execute("UPDATE topics SET document = ? WHERE name = 'first'", (b"no JSON",))
+    with serving("--data", str(tmp_path)) as address, watched_page(chromium) as page:
+        page.goto(address)
+        expect(page.get_by_role("rowheader")).to_have_text(["IBM"])
+        expect(page.locator("#topic option")).to_have_text(["prices"])
 
 
 def test_the_http_api_is_documented_and_can_be_tried(page: Page, gateway: Gateway) -> None:
