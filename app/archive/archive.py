@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import logging
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +28,10 @@ REFRESH_S = 5.0
 THREADS = 2
 TRIES = 3
 """Attempts to read a piece while the pipeline merges files into larger ones."""
+SETTLED_NS = 2_000_000_000
+"""After this a change of a folder gets another time: some file systems count two seconds."""
+CHANGING = (0, 0)
+"""The mark of a folder that may change again without another time."""
 
 T = TypeVar("T")
 
@@ -204,6 +209,7 @@ class Listing:
         return dict(sorted(pair for _, pairs in self._days.values() for pair in pairs))
 
     def _day(self, folder: Path) -> tuple[tuple[int, int], list[tuple[Part, Path]]] | None:
+        now_ns = time.time_ns()
         try:
             about = folder.stat()
             # The inode detects a folder that was replaced by one with the same time.
@@ -214,7 +220,8 @@ class Listing:
             pairs = [(Part.of(path.name), path) for path in folder.iterdir()]
         except FileNotFoundError:
             return None
-        return mark, [(part, path) for part, path in pairs if part is not None]
+        found = [(part, path) for part, path in pairs if part is not None]
+        return mark if now_ns - about.st_mtime_ns > SETTLED_NS else CHANGING, found
 
 
 def archived_of(parts: dict[Part, Path], epoch: str) -> Archived | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -34,11 +36,26 @@ def test_a_listing_knows_what_is_there_now(tmp_path: Path) -> None:
 def test_a_folder_that_has_not_changed_is_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listing = Listing(tmp_path, "px")
-    archive(TopicFolder(tmp_path, "px"), [row(1)])
+    listing, folder = Listing(tmp_path, "px"), TopicFolder(tmp_path, "px")
+    archive(folder, [row(1)])
+    an_hour_ago_s = time.time() - 3_600
+    os.utime(folder.file(folder.parts()[0]).parent, (an_hour_ago_s, an_hour_ago_s))
     found = spans(listing)
     monkeypatch.setattr(Path, "iterdir", lambda _: pytest.fail("it was read again"))
     assert spans(listing) == found
+
+
+@rule("archive-1")
+def test_a_change_at_the_time_of_the_one_before_is_seen(tmp_path: Path) -> None:
+    """The clocks of file systems count milliseconds, and some of them seconds."""
+    listing, folder = Listing(tmp_path, "px"), TopicFolder(tmp_path, "px")
+    archive(folder, [row(1)])
+    day = folder.file(folder.parts()[0]).parent
+    about = day.stat()
+    assert spans(listing) == [(1, 1)]
+    archive(folder, [row(2)])
+    os.utime(day, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert spans(listing) == [(1, 1), (2, 2)]
 
 
 @rule("archive-5")
