@@ -32,7 +32,9 @@ from tidegate.app.cli.terminal import (
 
 def _source(topic: Mapping[str, Any]) -> str:
     source = topic.get("source")
-    return f"{source['topic']} every {source['interval']}" if source else ""
+    if not isinstance(source, Mapping):  # that of an unusable topic may be anything
+        return ""
+    return f"{source.get('topic', '?')} every {source.get('interval', '?')}"
 
 
 def _conflated(topic: Mapping[str, Any]) -> str:

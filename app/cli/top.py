@@ -105,16 +105,17 @@ def rated_topics(
     """Return what is shown of topics, with their rates.
 
     A topic without a previous sample has no rate, nor has a counter that went back: its gateway was
-    restarted.
+    restarted. An unusable topic has no figures.
     """
     # With the epoch: a topic that was recreated counts from zero.
     known = {(topic["topic"], topic["epoch"]): topic for topic in before}
     rated: list[Document] = []
     for topic in topics:
-        old = known.get((topic["topic"], topic["epoch"]))
-        shown = {name: topic[name] for name in SHOWN_OF_TOPIC}
+        old = known.get((topic["topic"], topic["epoch"]), {})
+        shown = {name: topic.get(name) for name in SHOWN_OF_TOPIC}
         for counter, rate in RATES.items():
-            grown = -1 if old is None else topic[counter] - old[counter]
+            is_known = counter in topic and counter in old
+            grown = topic[counter] - old[counter] if is_known else -1
             shown[rate] = None if grown < 0 else round(grown / took_s)
         rated.append(shown)
     return sorted(rated, key=lambda it: (-(it["in_per_s"] or 0), it["topic"]))

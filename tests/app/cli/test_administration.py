@@ -196,6 +196,8 @@ def test_a_topic_is_a_row_of_the_table(gateway: Gateway) -> None:
     unusable = {"topic": "x", "state": "unusable", "reason": "No such merger.", "epoch": "e1"}
     row = [column(unusable) for column in TOPIC_COLUMNS.values()]
     assert (row[0], row[-1]) == ("x", "unusable: No such merger.")
+    for source, shown in (({"topic": "px"}, "px every ?"), ("px", "")):
+        assert TOPIC_COLUMNS["source"]({**unusable, "source": source}) == shown
     gateway.delete_topic("slow")  # first, as it is filled from the other
 
 

@@ -52,6 +52,16 @@ def test_what_has_no_sample_before_it_has_no_rate(before: list[dict[str, Any]]) 
     assert shown["in_per_s"] is None
 
 
+def test_an_unusable_topic_has_no_figures() -> None:
+    unusable = {"topic": "b", "epoch": "e", "state": "unusable", "reason": "No such merger."}
+    [first, second] = rated_topics([unusable, topic("a", messages_in=1)], [unusable], 1.0)
+    assert (first["topic"], second["topic"]) == ("a", "b")
+    assert set(second.values()) == {"b", None}
+    [again] = rated_topics([topic("b", messages_in=5)], [unusable], 1.0)
+    assert again["in_per_s"] is None
+    page({"topics": [first, second], "sessions": []}, 10)
+
+
 def test_the_busiest_comes_first() -> None:
     before = [topic(name) for name in "abc"]
     found = rated_topics([topic("a"), topic("b"), topic("c", messages_in=9)], before, 1.0)
