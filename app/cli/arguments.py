@@ -174,7 +174,9 @@ def _token(context: click.Context | None, file_by_name: str | None) -> Token:
     """
     from tidegate.clients.token import Token
 
-    file = (context and context.meta.get(TOKEN_FILE_VARIABLE)) or file_by_name
+    # Of a command without the option the variable counts all the same.
+    named = os.environ.get(TOKEN_FILE_VARIABLE) or None
+    file = (context and context.meta.get(TOKEN_FILE_VARIABLE)) or file_by_name or named
     try:
         return Token(os.environ.get(TOKEN_VARIABLE) or None, file)
     except ValueError as error:

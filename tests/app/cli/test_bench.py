@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from tests.support.commands import call
+from tests.support.commands import call, serving_here
+from tests.support.tokens import claims, grant, public_jwk, signed, write_keys
 from tidegate.app.cli.bench import TOPIC, Measured
 from tidegate.clients.gateway import Gateway
 
@@ -48,6 +50,15 @@ def test_a_topic_that_is_there_is_not_touched(gateway: Gateway) -> None:
     assert (ended.code, TOPIC in ended.err) == (1, True)
     assert gateway.topic(TOPIC)["key"] == ["/mine"]
     gateway.delete_topic(TOPIC)
+
+
+def test_the_token_may_be_in_the_file_of_the_environment(tmp_path: Path) -> None:
+    keys, file = write_keys(tmp_path / "keys.json", public_jwk("HS256")), tmp_path / "token"
+    file.write_text(signed(claims("ann", grant(f"read,write,admin {TOPIC}"))))
+    with serving_here(auth_keys=keys) as address:
+        words = ("bench", address, "--options", "conflation=x")
+        assert "[options-invalid" in call(*words, TIDEGATE_TOKEN_FILE=str(file)).err
+        assert "[unauthenticated" in call(*words).err
 
 
 def test_wrong_words_are_2(gateway: Gateway) -> None:
