@@ -135,7 +135,8 @@ def create(
         "jti": secrets.token_urlsafe(12),
         "tidegate": {"grants": [_grant(text) for text in grants]},
     }
-    signed = jwt.encode(claims, key.key, key.algorithm_name, {"kid": key.key_id})
+    named = {"kid": key.key_id} if key.key_id else None
+    signed = jwt.encode(claims, key.key, key.algorithm_name, named)
     print_line(signed)
     if not grants and not claim_texts:
         print_note("The token grants nothing by itself: no --grant and no --claim was given.")
@@ -179,7 +180,11 @@ def _read_key(path: Path) -> Any:
     import jwt
 
     try:
-        return jwt.PyJWK(json.loads(path.read_text("utf-8")))
+        document = json.loads(path.read_text("utf-8"))
+        # A public key verifies, and signs nothing.
+        if not isinstance(document, dict) or not {"d", "k"} & document.keys():
+            raise ValueError
+        return jwt.PyJWK(document)
     except OSError as error:
         detail = f"{path}: {error.strerror}; `tidegate token key` makes a key"
         raise UsageInvalid(detail) from None

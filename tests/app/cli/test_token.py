@@ -64,11 +64,23 @@ def test_a_slip_is_one_sentence(
         ["key", "--algorithm", "none"],
     ):
         assert run(*words) == 2
-    Path("tidegate-key.json").write_text('{"k": "secret-text"}')
-    assert run("create", "--sub", "a") == 2
+    public = public_jwk("EdDSA")
+    for text in ('{"k": "secret-text"}', "[]", json.dumps({**public, "kid": "secret-text"})):
+        Path("tidegate-key.json").write_text(text)
+        assert run("create", "--sub", "a") == 2, text
     said = capsys.readouterr()
     assert "secret-text" not in said.err + said.out
     assert "Traceback" not in said.err
+
+
+def test_a_key_needs_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("key") == 0
+    key = Path("tidegate-key.json")
+    document = json.loads(key.read_text())
+    del document["kid"]
+    key.write_text(json.dumps(document))
+    assert run("create", "--sub", "a") == 0
 
 
 def test_a_client_shows_its_token_nowhere(tmp_path: Path) -> None:
