@@ -2,7 +2,7 @@
 
 The line has the route and not the path: paths hold ids of sessions and keys of records. Queries,
 headers and bodies are left out. The line of a stream is logged when it ends. Requests that the
-server refuses before routing are not logged; /metrics counts them.
+server refuses before routing are not logged; of these, /metrics counts those for want of room.
 """
 
 from __future__ import annotations
