@@ -432,8 +432,8 @@ class RedisStore:
                 if outcome == b"known":
                     return Appended(0, 0, duplicate=True, highest=int(last))
                 return Appended(first, last, duplicate=outcome == b"again")
-            case [b"moved"]:
-                raise HeadMoved
+            case [b"moved", head]:
+                raise HeadMoved(head)
             case [b"conflict"]:
                 detail = "The Idempotency-Key was used for another request."
                 raise Refused("idempotency-conflict", detail)

@@ -157,9 +157,9 @@ local function is_outdated(since)
     return false
 end
 local since = tonumber(ARGV[11])
-if since and since ~= head and is_outdated(since) then return {'moved'} end
+if since and since ~= head and is_outdated(since) then return {'moved', head} end
 for index = 10, #KEYS do
-    if redis.call('EXISTS', KEYS[index]) == 0 then return {'moved'} end
+    if redis.call('EXISTS', KEYS[index]) == 0 then return {'moved', head} end
 end
 if known[7] and known[7] ~= ARGV[18] then
     if not redis.call('HGET', state, 'held') then

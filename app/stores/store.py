@@ -120,7 +120,14 @@ class Checkpoint:
 
 
 class HeadMoved(Exception):
-    """Another gateway has written to the topic meanwhile; the caller must decide again."""
+    """Another gateway has written to the topic meanwhile; the caller must decide again.
+
+    `head`: the topic's last offset then; 0 where it is not known.
+    """
+
+    def __init__(self, head: int = 0) -> None:
+        super().__init__()
+        self.head = head
 
 
 class Store(Protocol):

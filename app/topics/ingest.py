@@ -156,23 +156,26 @@ class Ingest:
         """
         check_filler(entry, None if producer is None else producer.name)
 
-        async def decide() -> Sequence[Item]:
-            await self._check_room(entry, messages)
-            return await self._records(entry, messages)
-
-        async with entry.writing:
+        async def check_again() -> None:
             # Checked without `writing`, so that a large request holds up no other publisher; the
             # schema may have changed since.
             if record is not None and record.document.schema_checked is not entry.schema:
                 raise Redefined
-            if isinstance(messages, MessageBlock) or not any(
-                isinstance(message, Delta) for message in messages
-            ):
-                await self._check_room(entry, messages)
+            await self._check_room(entry, messages)
+
+        async def decide() -> Sequence[Item]:
+            await check_again()
+            return await self._records(entry, messages)
+
+        if isinstance(messages, MessageBlock) or not any(
+            isinstance(message, Delta) for message in messages
+        ):
+            async with entry.writing:
+                await check_again()
                 return await self._writer.write(entry, messages, producer, retry=retry)
-            appended = await self._writer.write_decided(entry, decide, producer, retry=retry)
-            assert appended is not None, "a request has messages"
-            return appended
+        appended = await self._writer.write_decided(entry, decide, producer, retry=retry)
+        assert appended is not None, "a request has messages"
+        return appended
 
     async def stage(
         self, entry: CatalogTopic, messages: Sequence[Item], stage: str, producer: str | None

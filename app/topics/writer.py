@@ -14,7 +14,7 @@ from tidegate.app.shielding import run_shielded
 from tidegate.app.stores.items import Item, Message, MessageBlock, Removal, to_frames
 from tidegate.app.stores.store import Appended, HeadMoved, Producer, Publication, Retry, Store
 from tidegate.app.streams.driver import Driver
-from tidegate.app.topics.append_waiters import PATIENCE_S, AppendWaiters
+from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.registry import CatalogTopic, TopicRecreated
 from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.frame import Frame, RemovalReason
@@ -33,6 +33,9 @@ def run_at_once(work: Coroutine[Any, Any, Answer]) -> Answer:
     work.close()
     raise RuntimeError("the work waits")
 
+
+DECIDED_S_MAX = 2.0
+"""How long a write is decided again while other gateways change its records."""
 
 # A slice holds `writing`, and publishers wait for no more than that.
 REMOVED_AT_ONCE = 500
@@ -111,41 +114,46 @@ class Writer:
     ) -> Appended | None:
         """Store and deliver what `decide` makes of the board; return None if that is nothing.
 
-        Where other gateways write too, the decision is repeated until none of its records changed
-        in between, but not for ever: other publishers wait here, and a gateway behind a slow link
-        may never win.
+        Each decision holds `entry.writing`. Where other gateways write too, it is repeated until
+        none of its records changed in between, but not for ever: a gateway behind a slow link may
+        never win.
 
         Raises:
             TopicUnknown, Refused: as `write`, and what `decide` raises; bus-unavailable, where
                 other gateways changed the records in between for too long.
         """
-        loop = asyncio.get_running_loop()
-        ends_at_s = loop.time() + PATIENCE_S
+        clock_s, ends_at_s = asyncio.get_running_loop().time, 0.0
         while True:
-            if loop.time() > ends_at_s:
+            async with entry.writing:
+                ends_at_s = ends_at_s or clock_s() + DECIDED_S_MAX
+                name, epoch = self._current_name(entry), entry.record.epoch
+                head = self._driver.engine.topic(name).head
+                items = await decide()
+                if not items:
+                    return None
+                # Without others nothing comes between: `writing` is held since the decision.
+                is_shared = self._arrivals is not None
+                try:
+                    return await self.write(
+                        entry,
+                        items,
+                        producer,
+                        retry=retry,
+                        expected_head=head if is_shared else None,
+                        fence=fence,
+                    )
+                except HeadMoved as moved:
+                    head = moved.head
+            if clock_s() > ends_at_s:
                 detail = "Other gateways change these records faster than this one can decide."
                 raise Unavailable(f"{detail} Nothing was stored; try again.")
-            name = self._current_name(entry)
-            head = self._driver.engine.topic(name).head
-            items = await decide()
-            if not items:
-                # There is nothing to do only if nothing came after the head that was looked at.
-                if await self.catch_up(entry) <= head:
-                    return None
-                continue
-            if self._arrivals is None:
-                # `writing` is held since the decision, and no other gateway writes.
-                return await self.write(entry, items, producer, retry=retry, fence=fence)
-            try:
-                return await self.write(
-                    entry, items, producer, retry=retry, expected_head=head, fence=fence
-                )
-            except HeadMoved:
-                # Decide again only once the other gateway's write is on the board here.
-                await self._arrivals.wait_reached(name, entry.record.epoch, head + 1)
+            if head:
+                # Decide again once their writes are on the board; publishers go on meanwhile.
+                assert self._arrivals is not None, "nobody else moves the head"
+                await self._arrivals.wait_reached(name, epoch, head)
 
-    async def catch_up(self, entry: CatalogTopic, closed_ms: int | None = None) -> int:
-        """Wait until the engine has all that the store has now; return the topic's head then.
+    async def catch_up(self, entry: CatalogTopic, closed_ms: int | None = None) -> None:
+        """Wait until the engine has all that the store has now.
 
         A gateway that shares its store reads a topic's log a little later than another gateway's
         publisher got its answer.
@@ -158,12 +166,11 @@ class Writer:
             TopicUnknown: the topic was deleted meanwhile.
             Refused: bus-unavailable.
         """
-        name = entry.record.name
         if self._arrivals is None:
-            return self._driver.engine.topic(name).head
+            return
+        name, epoch = entry.record.name, entry.record.epoch
         shared = await self._arrivals.shared_head(name, closed_ms)
-        await self._arrivals.wait_reached(name, entry.record.epoch, shared)
-        return shared
+        await self._arrivals.wait_reached(name, epoch, shared)
 
     async def close_past(self, entry: CatalogTopic, time_ms: int) -> None:
         """Wait until the engine has every message of a topic with a time up to a past one.
@@ -264,14 +271,15 @@ class Writer:
         for start in range(0, len(records), REMOVED_AT_ONCE):
             piece = records[start : start + REMOVED_AT_ONCE]
 
-            async def decide(piece: Sequence[Frame] = piece) -> Sequence[Item]:
-                return self._still(entry, piece, reason)
-
-            async with entry.writing:
+            async def decide(
+                piece: Sequence[Frame] = piece, removed: int = removed
+            ) -> Sequence[Item]:
                 # What earlier slices removed may be there again: the bus has lost something.
                 if removed and entry.record.epoch != epoch:
                     raise TopicRecreated("the topic began again while records were removed")
-                gone = await self.write_decided(entry, decide, fence=fence)
+                return self._still(entry, piece, reason)
+
+            gone = await self.write_decided(entry, decide, fence=fence)
             count = 0 if gone is None else gone.last - gone.first + 1
             removed += count
             yield count

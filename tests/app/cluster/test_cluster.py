@@ -237,25 +237,34 @@ async def test_deltas_from_two_sides_build_one_record(redis_bus: BusServer) -> N
 async def test_a_delta_that_others_overtake_for_too_long_is_refused(
     redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Meanwhile others publish to the topic at its gateway."""
     async with gateways(redis_bus) as (one, other):
         await one.topic()
         await has_topic(other)
         append = other.gateway.store.append
 
         async def append_late(name: str, publication: Publication) -> Appended:
-            await one.publish({"k": "a"})
+            if publication.expected_head is not None:
+                await one.publish({"k": "a"})
             return await append(name, publication)
 
-        monkeypatch.setattr(writer, "PATIENCE_S", 0.3)
+        monkeypatch.setattr(writer, "DECIDED_S_MAX", 0.5)
         with mock.patch.object(other.gateway.store, "append", append_late):
-            answer = await other.http.post(
-                "/v1/topics/px/messages",
-                json={"k": "a", "v": 1},
-                headers={"Content-Type": "application/merge-patch+json"},
+            delta = asyncio.create_task(
+                other.http.post(
+                    "/v1/topics/px/messages",
+                    json={"k": "a", "v": 1},
+                    headers={"Content-Type": "application/merge-patch+json"},
+                )
             )
+            await eventually(lambda: one.gateway.driver.engine.topic("px").head > 1, "it is late")
+            await other.publish({"k": "c"})
+            assert not delta.done()
+            answer = await delta
         assert (answer.status_code, answer.json()["code"]) == (503, "bus-unavailable")
-        await other.publish({"k": "c"})
         assert {row["k"] for row in await other.sow()} == {"a", "c"}
+        [record] = [row for row in await other.sow() if row["k"] == "a"]
+        assert record == {"k": "a"}
 
 
 @rule("cluster-14")

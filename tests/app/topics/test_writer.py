@@ -10,9 +10,17 @@ from tests.support.place import Place
 from tests.support.rules import rule
 from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.stores.memory import MemoryStore
-from tidegate.app.stores.store import Appended, Producer, Publication, Retry, TopicRecord
+from tidegate.app.stores.store import (
+    Appended,
+    HeadMoved,
+    Producer,
+    Publication,
+    Retry,
+    TopicRecord,
+)
+from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.registry import CatalogTopic
-from tidegate.app.topics.writer import FRAMED_AT_ONCE, REMOVED_AT_ONCE
+from tidegate.app.topics.writer import FRAMED_AT_ONCE, REMOVED_AT_ONCE, Writer
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
 
@@ -218,3 +226,65 @@ class NotingStore(MemoryStore):
         self.items += publication.items
         await self.go_on.wait()
         return await super().append(topic, publication)
+
+
+class OvertakenStore(MemoryStore):
+    """Refuses the first decided write: others have moved the head to 3 meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decided: list[int | None] = []
+
+    async def append(self, topic: str, publication: Publication) -> Appended:
+        self.decided.append(publication.expected_head)
+        if len(self.decided) == 1:
+            raise HeadMoved(3)
+        return Appended(4, 4)
+
+
+async def test_a_write_is_decided_again_once_what_overtook_it_is_there() -> None:
+    """Until then publishers of the topic go on."""
+    store = OvertakenStore()
+    place = Place(store)
+    await place.put("px", key=["/k"])
+    entry, driver, arrivals = place.catalog.get("px"), place.driver, AppendWaiters(place.driver)
+    topic, seen = driver.engine.topic("px"), list[int]()
+
+    async def decide() -> list[Item]:
+        seen.append(topic.head)
+        return [Message(b'{"k":1}', "[1]")]
+
+    async def arrive(*offsets: int) -> None:
+        await driver.publish("px", [Frame(offset, b'{"k":2}', "[2]") for offset in offsets])
+        arrivals.notify("px")
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    writing = asyncio.create_task(Writer(store, driver, arrivals).write_decided(entry, decide))
+    await asyncio.sleep(0.001)
+    for offset in (1, 2):
+        await arrive(offset)
+        assert seen == [0]
+        assert not entry.writing.locked()
+    await arrive(3)
+    await arrive(4)
+    assert await writing == Appended(4, 4)
+    assert store.decided == [0, 3]
+
+
+async def test_nothing_is_waited_for_where_all_records_have_changed() -> None:
+    """However often other gateways publish meanwhile."""
+    place = await keyed({"k": 1}, {"k": 2})
+    entry, driver, arrivals = place.catalog.get("px"), place.driver, AppendWaiters(place.driver)
+    records = place.live("px")
+    await place.say("px", {"k": 1, "v": "new"}, {"k": 2, "v": "new"})
+
+    async def shared_head(name: str, closed_ms: int | None) -> int:
+        await asyncio.sleep(0.01)
+        head = driver.engine.topic(name).head + 1
+        await driver.publish(name, [Frame(head, b'{"k":3}', "[3]")])
+        return head
+
+    arrivals.shared_head = shared_head
+    writer = Writer(place.store, driver, arrivals)
+    assert await writer.remove(entry, records, RemovalReason.DELETED) == 0
