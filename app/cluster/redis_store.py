@@ -47,6 +47,7 @@ from tidegate.app.stores.store import (
     DefinitionsMoved,
     HeadMoved,
     Publication,
+    Staged,
     StoreAway,
     Stored,
     StoreUnusable,
@@ -414,7 +415,8 @@ class RedisStore:
         """Assign offsets and store items atomically with the state of their sender.
 
         Raises:
-            HeadMoved: records of the write have changed since `expected_head`, or a stage is gone.
+            HeadMoved: records of the write have changed since `expected_head`, the topic is in
+                another epoch than `epoch`, or a stage is gone or another one.
             TopicMoved: the topic has restarted in another epoch, or has another definition.
             Refused: producer-fenced, idempotency-conflict, limit-reached, bus-unavailable.
         """
@@ -423,6 +425,8 @@ class RedisStore:
         if self.is_unavailable():
             raise Unavailable
         self._check_promises()
+        if publication.epoch not in (None, log.record.epoch):
+            raise HeadMoved  # what it was decided by may be lost
         arguments = log.append_arguments(publication, self.head_seen(topic))
         with translate_errors():
             reply = await self._run(scripts.APPEND, log.append_keys(publication), arguments)
@@ -516,13 +520,13 @@ class RedisStore:
             self.on_suspect(topic)
             raise TopicMoved
 
-    async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
-        """Return the items of stages in the order of the names; None if a stage does not exist."""
+    async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> Staged | None:
+        """Return what stages hold; None if a stage does not exist."""
         keys = [self.log(topic).stage_key(name) for name in names]
         with translate_errors():
             values = await self._connection.execute("MGET", *keys) if keys else []
-        found: list[Item] = []
-        for value in values:
+        found, stages = list[Item](), dict[str, str]()
+        for name, value in zip(names, values, strict=True):
             if value is None:
                 return None
             at_ms, items = _unpack_stage(value)
@@ -530,7 +534,8 @@ class RedisStore:
             if at_ms + STAGE_MS <= now_ms:
                 return None
             found += unpack(items)
-        return found
+            stages[name] = f"{at_ms} {len(value)}"  # as the script of a stage notes it
+        return Staged(found, stages)
 
     async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
         """Do nothing: each append already writes the records."""

@@ -91,7 +91,7 @@ end
 
 # KEYS state stream sow producers retries refused retry staged fence [stage ...]
 # ARGV epoch seen now_ms count bytes items | producer run sequence | digest | head | fence
-#      | messages bytes age_ms | retries producers | definition
+#      | messages bytes age_ms | retries producers | definition | marks of the stages
 #      | records (key, index, value)... removed keys...
 APPEND: Final = (
     f"local HELD_MS = {HELD_MS}"
@@ -108,10 +108,18 @@ local head, here = tonumber(known[2] or 0), life()
 if known[1] ~= ARGV[1] or head < tonumber(ARGV[2]) or known[3] ~= here then return {'epoch'} end
 if head > tonumber(known[5] or 0) and redis.call('EXISTS', stream) == 0 then return {'epoch'} end
 local now_ms, count = math.max(tonumber(ARGV[3]), tonumber(known[8] or 0)), tonumber(ARGV[4])
+local marks = {}
+for mark in string.gmatch(ARGV[19], '[^,]+') do marks[#marks + 1] = mark end
+local function is_replaced(index)
+    local noted, mark = redis.call('HGET', staged, KEYS[index]), marks[index - 9]
+    return mark and noted and noted ~= mark
+end
 local function forget_stages()
     for index = 10, #KEYS do
-        unstage(staged, KEYS[index])
-        redis.call('DEL', KEYS[index])
+        if not is_replaced(index) then
+            unstage(staged, KEYS[index])
+            redis.call('DEL', KEYS[index])
+        end
     end
 end
 
@@ -140,18 +148,18 @@ if ARGV[7] ~= '' then
 end
 -- A write that was decided at an earlier head counts if its records are still what they were then.
 -- Of a record that is not there, only that nothing at all was removed since is known.
-local records = tonumber(ARGV[19])
+local records = tonumber(ARGV[20])
 local function has_changed(record, since)
     local noted = redis.call('HGET', sow, record)
     if noted then return tonumber(string.match(noted, '^%d+')) > since end
     return tonumber(known[9] or head) > since
 end
 local function is_outdated(since)
-    if since < 0 or #ARGV < 20 then return true end
-    for index = 20, 19 + 3 * records, 3 do
+    if since < 0 or #ARGV < 21 then return true end
+    for index = 21, 20 + 3 * records, 3 do
         if has_changed(ARGV[index], since) then return true end
     end
-    for index = 20 + 3 * records, #ARGV do
+    for index = 21 + 3 * records, #ARGV do
         if has_changed(ARGV[index], since) then return true end
     end
     return false
@@ -159,7 +167,9 @@ end
 local since = tonumber(ARGV[11])
 if since and since ~= head and is_outdated(since) then return {'moved', head} end
 for index = 10, #KEYS do
-    if redis.call('EXISTS', KEYS[index]) == 0 then return {'moved', head} end
+    if redis.call('EXISTS', KEYS[index]) == 0 or is_replaced(index) then
+        return {'moved', head}
+    end
 end
 if known[7] and known[7] ~= ARGV[18] then
     if not redis.call('HGET', state, 'held') then
@@ -210,12 +220,12 @@ if ARGV[10] ~= '' then
     redis.call('PEXPIRE', retries, 90000000)
 end
 forget_stages()
-for index = 20, 19 + 3 * records, 3 do
+for index = 21, 20 + 3 * records, 3 do
     local place = string.format('%d %d ', first + tonumber(ARGV[index + 1]), now_ms)
     redis.call('HSET', sow, ARGV[index], place .. ARGV[index + 2])
 end
-for index = 20 + 3 * records, #ARGV do redis.call('HDEL', sow, ARGV[index]) end
-if 20 + 3 * records <= #ARGV then
+for index = 21 + 3 * records, #ARGV do redis.call('HDEL', sow, ARGV[index]) end
+if 21 + 3 * records <= #ARGV then
     redis.call('HSET', state, 'removed', string.format('%d', last))
 end
 

@@ -6,7 +6,7 @@ the state of senders.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.app.refusals import Refused
@@ -19,6 +19,7 @@ from tidegate.app.stores.store import (
     Producer,
     Publication,
     Retry,
+    Staged,
     StoreFigures,
     TopicRecord,
 )
@@ -85,7 +86,7 @@ class MemoryStore:
         """Assign offsets and record the sender's state in one step.
 
         Raises:
-            HeadMoved: `expected_head` is not the topic's last offset.
+            HeadMoved: `expected_head` is not the topic's last offset, or `epoch` not its epoch.
             Refused: producer-fenced, idempotency-conflict, limit-reached.
         """
         appended = self._topics[topic].append(publication)
@@ -117,8 +118,8 @@ class MemoryStore:
         self._limits.check_stages(len(stages) + (replaced is None), size_bytes)
         stages[name] = stage
 
-    async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
-        """Return the items of stages in the order of the names; None if a stage does not exist."""
+    async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> Staged | None:
+        """Return what stages hold; None if a stage does not exist."""
         stages = self._topics[topic].stages
         found: list[Item] = []
         for name in names:
@@ -126,7 +127,7 @@ class MemoryStore:
             if stage is None or stage.at_ms + STAGE_MS <= now_ms:
                 return None
             found += stage.items
-        return found
+        return Staged(found, dict.fromkeys(names, ""))
 
     async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
         """Do nothing: the store keeps no records."""
@@ -168,7 +169,8 @@ class _Topic:
             highest = self.producers[publication.producer.name].sequence
             return Appended(0, 0, duplicate=True, highest=highest)
         # After the duplicates: a repetition gets its answer whatever was written since.
-        if publication.expected_head not in (None, self.last):
+        is_decided_here = publication.epoch in (None, self.record.epoch)
+        if publication.expected_head not in (None, self.last) or not is_decided_here:
             raise HeadMoved
         self._check_limits(publication)
         if publication.producer is not None:
@@ -188,7 +190,7 @@ class _Topic:
         if publication.retry is not None:
             self.limits.check_retry_keys(len(self.retries) + 1)
 
-    def _delete_stages(self, stages: Sequence[str]) -> None:
+    def _delete_stages(self, stages: Iterable[str]) -> None:
         for name in stages:
             self.stages.pop(name, None)
 

@@ -26,6 +26,7 @@ from tidegate.app.stores.store import (
     Checkpoint,
     HeadMoved,
     Publication,
+    Staged,
     Stored,
     StoreFigures,
     StoreUnusable,
@@ -133,7 +134,7 @@ class SqliteStore:
         """Assign offsets and store items atomically with the state of their sender.
 
         Raises:
-            HeadMoved: `expected_head` is not the topic's last offset.
+            HeadMoved: `expected_head` is not the topic's last offset, or `epoch` not its epoch.
             Refused: producer-fenced; idempotency-conflict; limit-reached; bus-unavailable.
         """
 
@@ -143,7 +144,8 @@ class SqliteStore:
             if earlier is not None:
                 return earlier
             # After the duplicates: a repetition gets its answer whatever was written since.
-            if publication.expected_head not in (None, stored.head):
+            is_decided_here = publication.epoch in (None, stored.epoch)
+            if publication.expected_head not in (None, stored.head) or not is_decided_here:
                 raise HeadMoved
             sqlite_senders.check_limits(connection, stored, publication, self._limits)
             appended = sqlite_tables.append(connection, stored, publication)
@@ -180,13 +182,14 @@ class SqliteStore:
             )
         )
 
-    async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
-        """Return the items of stages in the order of the names; None if a stage does not exist."""
-        return await self._run(
+    async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> Staged | None:
+        """Return what stages hold; None if a stage does not exist."""
+        found = await self._run(
             lambda connection: sqlite_senders.staged(
                 connection, self._topic(connection, topic).id, names, now_ms
             )
         )
+        return None if found is None else Staged(found, dict.fromkeys(names, ""))
 
     async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
         """Store a topic's records; ignore a topic that was deleted or restarted meanwhile."""

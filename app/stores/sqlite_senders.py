@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Item, pack, unpack
@@ -136,7 +136,7 @@ def staged(
     return found
 
 
-def forget_stages(connection: sqlite3.Connection, topic: int, names: Sequence[str]) -> None:
+def forget_stages(connection: sqlite3.Connection, topic: int, names: Iterable[str]) -> None:
     """Delete stages whose items have been published."""
     for name in names:
         connection.execute("DELETE FROM stages WHERE topic = ? AND name = ?", (topic, name))

@@ -6,9 +6,9 @@ protocol and pass the same tests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import msgspec
 
@@ -71,7 +71,9 @@ class Publication:
 
     Args:
         timestamp_ms: wall time of the publication, equal for all items.
-        stages: stages that the items came from, deleted with the write, also with a duplicate.
+        stages: stages that the items came from, deleted with the write, also with a duplicate; each
+            with a mark of what was read of it, or "" for whatever it holds.
+        epoch: of the topic when the write was decided; in another one it is refused.
         expected_head: the last offset of the topic when the write was decided. It is refused if its
             records have changed since; duplicates are detected first.
         fence: the fencing number of the leader lease under which the write is made.
@@ -81,9 +83,10 @@ class Publication:
     timestamp_ms: int
     producer: Producer | None = None
     retry: Retry | None = None
-    stages: Sequence[str] = ()
+    stages: Mapping[str, str] = field(default_factory=dict)
     expected_head: int | None = None
     fence: int | None = None
+    epoch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,13 @@ class Checkpoint:
     journal_through: int
     horizon: int
     exempt_through: int = 0
+
+
+class Staged(NamedTuple):
+    """What stages hold: their items, in the order of the names, and as `Publication` takes them."""
+
+    items: list[Item]
+    stages: Mapping[str, str]
 
 
 class HeadMoved(Exception):
@@ -175,7 +185,8 @@ class Store(Protocol):
         """Assign offsets and store all items or none, atomically with the state of their sender.
 
         Raises:
-            HeadMoved: records of the write have changed since `expected_head`.
+            HeadMoved: records of the write have changed since `expected_head`, or the topic is in
+                another epoch than `epoch`.
             Refused: producer-fenced; idempotency-conflict; bus-unavailable.
         """
 
@@ -188,8 +199,8 @@ class Store(Protocol):
     async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
         """Store a stage for an hour, in place of an earlier one of that name."""
 
-    async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
-        """Return the items of stages in the order of the names; None if a stage does not exist."""
+    async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> Staged | None:
+        """Return what stages hold; None if a stage does not exist."""
 
     async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
         """Store a topic's records, and delete what is no longer needed."""

@@ -23,6 +23,7 @@ from tidegate.keys.jsontext import check_json, decoded, one_line
 CHECKED_BYTES_AT_ONCE = 16 << 10
 CHECKED_ITEMS_AT_ONCE = 200
 COUNTED_AT_ONCE = 10_000
+COMMIT_TRIES_MAX = 10
 JSON_SPACE = b" \t\r\n"
 
 
@@ -212,27 +213,31 @@ class Ingest:
         """
         check_filler(entry, producer.name)
         async with entry.writing:
-            if epoch not in (None, entry.record.epoch):
-                detail = f"The topic has begun another epoch, {entry.record.epoch}."
-                raise Refused("precondition-failed", detail, pointer="/epoch")
-            check_newest(entry, producer)
-            earlier = await self._writer.earlier(entry, producer, stages=stages)
-            if earlier is not None:
-                return earlier
-            items = await self._writer.staged(entry, stages)
-            if items is None:
-                # Another gateway may have published them by the same commit just now.
+            for _ in range(COMMIT_TRIES_MAX):
+                current = entry.record.epoch
+                if epoch not in (None, current):
+                    detail = f"The topic has begun another epoch, {current}."
+                    raise Refused("precondition-failed", detail, pointer="/epoch")
+                check_newest(entry, producer)
                 earlier = await self._writer.earlier(entry, producer, stages=stages)
                 if earlier is not None:
                     return earlier
-                raise _no_stage()
-            self._check_commit(items)
-            await self._check_room(entry, items)
-            await _check_schema(entry, items)
-            try:
-                return await self._writer.write(entry, items, producer, stages=stages)
-            except HeadMoved:  # another commit, at another gateway, has used one up meanwhile
-                raise _no_stage() from None
+                staged = await self._writer.staged(entry, stages)
+                if staged is None:
+                    # Another gateway may have published them by the same commit just now.
+                    earlier = await self._writer.earlier(entry, producer, stages=stages)
+                    if earlier is not None:
+                        return earlier
+                    raise _no_stage()
+                self._check_commit(staged.items)
+                await self._check_room(entry, staged.items)
+                await _check_schema(entry, staged.items)
+                # Another gateway may have replaced a stage meanwhile, or published it.
+                with contextlib.suppress(HeadMoved):
+                    return await self._writer.write(
+                        entry, staged.items, producer, stages=staged.stages, epoch=current
+                    )
+            raise Unavailable("Other gateways replace these stages all the time; try again.")
 
     async def _check_lines(
         self, entry: CatalogTopic, body: bytes, form: BodyForm

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,7 +12,15 @@ import msgspec
 from tidegate.app.refusals import Unavailable
 from tidegate.app.shielding import run_shielded
 from tidegate.app.stores.items import Item, Message, MessageBlock, Removal, to_frames
-from tidegate.app.stores.store import Appended, HeadMoved, Producer, Publication, Retry, Store
+from tidegate.app.stores.store import (
+    Appended,
+    HeadMoved,
+    Producer,
+    Publication,
+    Retry,
+    Staged,
+    Store,
+)
 from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.registry import CatalogTopic, TopicRecreated
@@ -61,19 +69,20 @@ class Writer:
         producer: Producer | None = None,
         *,
         retry: Retry | None = None,
-        stages: Sequence[str] = (),
+        stages: Mapping[str, str] | None = None,
+        epoch: str | None = None,
         expected_head: int | None = None,
         fence: int | None = None,
     ) -> Appended:
         """Store and deliver items, all or none. The caller holds `entry.writing`.
 
         What has begun is finished, also where the caller is cancelled: the store never has what
-        the engine has not. The last two are as of `Publication`.
+        the engine has not. The last four are as of `Publication`.
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
-            HeadMoved: records of these items have changed since the expected head, or another
-                gateway has used one of the stages up.
+            HeadMoved: records of these items have changed since the expected head, the topic is in
+                another epoch, or another gateway has used up or replaced one of the stages.
             Refused: producer-fenced, idempotency-conflict, bus-unavailable.
         """
         name = self._current_name(entry)
@@ -85,7 +94,14 @@ class Writer:
             name = self._current_name(entry)
             items = valued(given, self._driver.engine.topic(name).sow)
         publication = Publication(
-            items, self._driver.wall_ms(), producer, retry, stages, expected_head, fence
+            items,
+            self._driver.wall_ms(),
+            producer,
+            retry,
+            stages or {},
+            expected_head,
+            fence,
+            epoch,
         )
         work = self._store_and_deliver(name, entry.record.epoch, publication)
         appended = await run_shielded(work)
@@ -139,6 +155,7 @@ class Writer:
                         items,
                         producer,
                         retry=retry,
+                        epoch=epoch if is_shared else None,
                         expected_head=head if is_shared else None,
                         fence=fence,
                     )
@@ -201,7 +218,8 @@ class Writer:
             Refused: producer-fenced, idempotency-conflict, bus-unavailable.
         """
         name, now_ms = self._current_name(entry), self._driver.wall_ms()
-        asked = Publication((), now_ms, producer, retry, stages, expected_head=NO_HEAD)
+        unread = dict.fromkeys(stages, "")
+        asked = Publication((), now_ms, producer, retry, unread, expected_head=NO_HEAD)
         try:
             earlier = await self._store.append(name, asked)
         except HeadMoved:
@@ -218,8 +236,8 @@ class Writer:
         """
         await self._store.stage(self._current_name(entry), stage, items, self._driver.wall_ms())
 
-    async def staged(self, entry: CatalogTopic, stages: Sequence[str]) -> list[Item] | None:
-        """Return what stages hold, in the order of their names; None if one does not exist.
+    async def staged(self, entry: CatalogTopic, stages: Sequence[str]) -> Staged | None:
+        """Return what stages hold; None if one does not exist.
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.

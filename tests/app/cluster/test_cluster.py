@@ -337,6 +337,34 @@ async def test_a_commit_that_is_sent_to_two_gateways_at_once_is_known_to_both(
         assert (answer.status_code, answer.json()["duplicate"]) == (200, True)
 
 
+@rule("publish-3", "publish-4")
+async def test_a_stage_that_is_replaced_while_it_is_committed_is_published_as_it_is_then(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        path, headers = "/v1/topics/px", {"Tidegate-Stage": "s"}
+        staged = await one.http.post(f"{path}/messages", json={"k": 1}, headers=headers)
+        assert staged.status_code == 201
+        ingest_writer = one.gateway.ingest._writer
+        read = ingest_writer.staged
+
+        async def read_early(*asked: Any) -> Any:
+            """Another gateway replaces the stage after this one has read it."""
+            monkeypatch.undo()
+            found = await read(*asked)
+            replaced = await other.http.post(f"{path}/messages", json={"k": 2}, headers=headers)
+            assert replaced.status_code == 201
+            return found
+
+        monkeypatch.setattr(ingest_writer, "staged", read_early)
+        commit = {"producer": "w", "run": 1, "sequence": 1, "stages": ["s"]}
+        committed = await one.http.post(f"{path}/commits", json=commit)
+        assert (committed.status_code, committed.json()["messages"]) == (200, 1)
+        assert await one.sow() == [{"k": 2}]
+
+
 @rule("publish-5")
 async def test_a_stage_that_two_commits_name_at_once_is_published_by_one(
     redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch

@@ -253,10 +253,10 @@ async def test_a_write_is_decided_again_only_if_its_records_have_changed(shared:
     await store.put_topic(TopicRecord("px", KEYED, "e1"))
     await put(store, "a1 b1 c1")
 
-    async def is_taken(word: str, head: int) -> bool:
-        [item] = items_of(word)
+    async def is_taken(word: str, head: int, epoch: str = "e1") -> bool:
+        decided = Publication(items_of(word), 1_000, expected_head=head, epoch=epoch)
         try:
-            await store.append("px", Publication([item], 1_000, expected_head=head))
+            await store.append("px", decided)
         except HeadMoved:
             return False
         return True
@@ -273,6 +273,7 @@ async def test_a_write_is_decided_again_only_if_its_records_have_changed(shared:
     assert not await is_taken("e1", 6), "it may have been there"
     assert await is_taken("b3", 6)
     assert await is_taken("e1", 7)
+    assert not await is_taken("e2", 9, "e0"), "another epoch may lack what it was decided by"
     assert (await store.load("px")).head == 9
 
 

@@ -32,7 +32,7 @@ RECORD = TopicRecord("px", TopicDefinition.parse(b'{"key":["/k"]}'), "e1")
 def test_an_append_touches_one_slot_of_its_topic() -> None:
     connection = BusConnection("redis://localhost")
     log = TopicLog(connection, RECORD, "", History(10), Bounds())
-    publication = Publication([], 0, retry=Retry("r", b"d"), stages=["a", "b"])
+    publication = Publication([], 0, retry=Retry("r", b"d"), stages={"a": "", "b": ""})
     keys = {*log.append_keys(publication)} - {fence_key(connection, LEADER_LEASE)}
     assert len(keys) == 10
     assert len({key_slot(name.encode()) for name in keys}) == 1

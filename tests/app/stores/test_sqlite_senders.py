@@ -86,7 +86,7 @@ def test_a_known_number_forgets_its_stages_and_notes_the_run(
     first = Publication([Message(b"1")], NOW_MS, Producer("p", 3, run=1))
     sqlite_senders.record_sender(connection, there(), first, Appended(1, 1))
     sqlite_senders.stage(connection, TOPIC, "s", [Message(b"1")], NOW_MS, Bounds())
-    again = Publication([Message(b"1")], NOW_MS, Producer("p", 3, run=2), stages=["s"])
+    again = Publication([Message(b"1")], NOW_MS, Producer("p", 3, run=2), stages={"s": ""})
     known = Appended(0, 0, duplicate=True, highest=3)
     assert sqlite_senders.earlier_result(connection, TOPIC, again) == known
     assert names(connection, "stages") == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from tidegate.app.stores.store import (
     Producer,
     Publication,
     Retry,
+    Staged,
     Store,
     TopicRecord,
 )
@@ -64,6 +66,12 @@ async def append(
     store: Store, topic: str, items: Sequence[Item], producer: Producer | None = None
 ) -> Appended:
     return await store.append(topic, Publication(items, NOW_MS, producer))
+
+
+async def items_of(store: Store, *stages: str, at_ms: int = NOW_MS) -> list[Item]:
+    staged = await store.staged("a", stages, at_ms)
+    assert staged is not None
+    return staged.items
 
 
 @pytest.fixture(params=EACH_STORE)
@@ -235,25 +243,27 @@ async def test_stages_wait_aside_in_the_order_of_their_names(store: Store) -> No
     await store.stage("a", "s1", [Message(b"old")], NOW_MS)
     await store.stage("a", "s1", [Message(b"1", "[1]", exempt=True)], NOW_MS)
     await store.stage("a", "s2", [gone], NOW_MS)
-    assert await store.staged("a", ["s2", "s1"], NOW_MS) == [gone, Message(b"1", "[1]", True)]
+    assert await items_of(store, "s2", "s1") == [gone, Message(b"1", "[1]", True)]
     assert await store.staged("a", ["s1", "s3"], NOW_MS) is None
-    items = await store.staged("a", ["s1"], NOW_MS) or []
-    assert await store.append("a", Publication(items, NOW_MS, stages=["s1"])) == Appended(1, 1)
+    items, stages = await store.staged("a", ["s1"], NOW_MS) or Staged([], {})
+    assert await store.append("a", Publication(items, NOW_MS, stages=stages)) == Appended(1, 1)
     assert await store.staged("a", ["s1"], NOW_MS) is None
-    assert await store.staged("a", ["s2"], NOW_MS) == [gone]
+    assert await items_of(store, "s2") == [gone]
 
 
 async def test_a_stage_waits_for_an_hour(store: Store) -> None:
     await store.put_topic(TopicRecord("a", PLAIN, "e1"))
     await store.stage("a", "s", [Message(b"1")], NOW_MS)
-    assert await store.staged("a", ["s"], NOW_MS + HOUR_MS - 1) == [Message(b"1")]
+    assert await items_of(store, "s", at_ms=NOW_MS + HOUR_MS - 1) == [Message(b"1")]
     assert await store.staged("a", ["s"], NOW_MS + HOUR_MS) is None
 
 
 async def test_it_is_written_only_behind_the_head_that_was_looked_at(store: Store) -> None:
     await store.put_topic(TopicRecord("a", PLAIN, "e1"))
     asked = Publication([Message(b"1")], NOW_MS, expected_head=0)
-    assert await store.append("a", asked) == Appended(1, 1)
+    with pytest.raises(HeadMoved):
+        await store.append("a", replace(asked, epoch="e0"))
+    assert await store.append("a", replace(asked, epoch="e1")) == Appended(1, 1)
     with pytest.raises(HeadMoved):
         await store.append("a", asked)
     assert await append(store, "a", [Message(b"2")]) == Appended(2, 2)
@@ -274,7 +284,7 @@ async def test_the_stages_of_a_number_that_is_known_are_forgotten_too(store: Sto
     await store.put_topic(TopicRecord("a", PLAIN, "e1"))
     await append(store, "a", [Message(b"1")], Producer("p", 1))
     await store.stage("a", "s", [Message(b"1")], NOW_MS)
-    again = Publication([Message(b"1")], NOW_MS, Producer("p", 1), stages=["s"])
+    again = Publication([Message(b"1")], NOW_MS, Producer("p", 1), stages={"s": ""})
     assert (await store.append("a", again)).duplicate
     assert await store.staged("a", ["s"], NOW_MS) is None
 
@@ -299,8 +309,9 @@ async def test_there_are_only_so_many_stages_and_bytes_in_them(narrow: Store) ->
         await narrow.stage("a", "s3", [Message(b"x")], NOW_MS)
     with pytest.raises(Refused, match="limit-reached"):
         await narrow.stage("a", "s2", [Message(b"x" * 800)], NOW_MS)
-    assert await narrow.staged("a", ["s2"], NOW_MS) == [Message(b"x" * 300)], "it stays"
-    await narrow.append("a", Publication([Message(b"1")], NOW_MS, stages=["s1", "s2"]))
+    assert await items_of(narrow, "s2") == [Message(b"x" * 300)], "it stays"
+    used_up = {"s1": "", "s2": ""}
+    await narrow.append("a", Publication([Message(b"1")], NOW_MS, stages=used_up))
     for name in ("s3", "s4"):
         await narrow.stage("a", name, [Message(b"x" * 300)], NOW_MS)
     later_ms = NOW_MS + HOUR_MS

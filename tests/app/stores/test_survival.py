@@ -202,8 +202,10 @@ async def test_retries_are_known(store: Store, again: Again) -> None:
 async def test_stages_wait(store: Store, again: Again) -> None:
     await store.stage("px", "s", ITEMS, NOW_MS)
     async with again() as later:
-        assert await later.staged("px", ["s"], NOW_MS) == ITEMS
-        published = Publication(ITEMS, NOW_MS, stages=["s"])
+        staged = await later.staged("px", ["s"], NOW_MS)
+        assert staged is not None
+        assert staged.items == ITEMS
+        published = Publication(ITEMS, NOW_MS, stages=staged.stages)
         assert await later.append("px", published) == Appended(1, 3)
         assert await later.staged("px", ["s"], NOW_MS) is None
 

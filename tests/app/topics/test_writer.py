@@ -16,6 +16,7 @@ from tidegate.app.stores.store import (
     Producer,
     Publication,
     Retry,
+    Staged,
     TopicRecord,
 )
 from tidegate.app.topics.append_waiters import AppendWaiters
@@ -154,8 +155,8 @@ async def test_stages_are_kept_aside_and_forgotten_with_what_they_became() -> No
     message = Message(b'{"k":1}', "[1]")
     async with entry.writing:
         await place.writer.stage(entry, "s", [message])
-        assert await place.writer.staged(entry, ["s"]) == [message]
-        await place.writer.write(entry, [message], Producer("p", 1, run=1), stages=["s"])
+        assert await place.writer.staged(entry, ["s"]) == Staged([message], {"s": ""})
+        await place.writer.write(entry, [message], Producer("p", 1, run=1), stages={"s": ""})
         assert await place.writer.staged(entry, ["s"]) is None
     assert place.sow("px") == [{"k": 1}]
 
@@ -233,10 +234,10 @@ class OvertakenStore(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.decided: list[int | None] = []
+        self.decided: list[tuple[str | None, int | None]] = []
 
     async def append(self, topic: str, publication: Publication) -> Appended:
-        self.decided.append(publication.expected_head)
+        self.decided.append((publication.epoch, publication.expected_head))
         if len(self.decided) == 1:
             raise HeadMoved(3)
         return Appended(4, 4)
@@ -269,7 +270,29 @@ async def test_a_write_is_decided_again_once_what_overtook_it_is_there() -> None
     await arrive(3)
     await arrive(4)
     assert await writing == Appended(4, 4)
-    assert store.decided == [0, 3]
+    epoch = entry.record.epoch
+    assert store.decided == [(epoch, 0), (epoch, 3)]
+
+
+async def test_a_write_is_decided_by_one_epoch() -> None:
+    """The next one may lack what it was decided by."""
+    store = OvertakenStore()
+    place = Place(store)
+    await place.put("px", key=["/k"])
+    entry, arrivals = place.catalog.get("px"), AppendWaiters(place.driver)
+    before = entry.record.epoch
+
+    async def decide() -> list[Item]:
+        place.catalog.renew(TopicRecord("px", entry.document, "another"), RestoredTopic(head=9))
+        return [Message(b'{"k":1}', "[1]")]
+
+    writer = Writer(store, place.driver, arrivals)
+    writing = asyncio.create_task(writer.write_decided(entry, decide))
+    while not store.decided:
+        await asyncio.sleep(0.001)
+    assert store.decided == [(before, 0)]
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
 
 
 async def test_nothing_is_waited_for_where_all_records_have_changed() -> None:
