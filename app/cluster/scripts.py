@@ -30,6 +30,14 @@ from typing import Final
 HELD_MS: Final = 2_000
 """How long a definition stays after an append by the one before was refused: some round trips."""
 
+READ_MS: Final = 2_000
+READ_MESSAGES: Final = 100_000
+READ_BYTES: Final = 16 << 20
+"""What a stream keeps of its newest entries, however short the history: others read them later.
+
+The bounds hold where a clock that is ahead makes all of them new.
+"""
+
 # The life of the server, to which an epoch is bound: a process that may accept writes, from its
 # start or its promotion on. Whatever Redis loses, it loses between two lives: at a restart, or
 # where a replica takes over. So what is left of an epoch is the start of what anybody saw of it.
@@ -94,7 +102,8 @@ end
 #      | messages bytes age_ms | retries producers | definition | marks of the stages
 #      | records (key, index, value)... removed keys...
 APPEND: Final = (
-    f"local HELD_MS = {HELD_MS}"
+    f"local HELD_MS, READ_MS = {HELD_MS}, {READ_MS}\n"
+    f"local READ_MESSAGES, READ_BYTES = {READ_MESSAGES}, {READ_BYTES}\n"
     + _LIFE
     + _UNWRITTEN
     + _BELOW
@@ -229,19 +238,23 @@ if 21 + 3 * records <= #ARGV then
     redis.call('HSET', state, 'removed', string.format('%d', last))
 end
 
-local oldest = math.max(0, last - tonumber(ARGV[13]) + 1)
-if ARGV[14] == '' and ARGV[15] == '' then
-    redis.call('XTRIM', stream, 'MINID', '~', string.format('%d-0', math.min(oldest, last)))
-else
-    local bytes_max = ARGV[14] ~= '' and tonumber(ARGV[14]) or math.huge
-    local oldest_ms = ARGV[15] ~= '' and now_ms - tonumber(ARGV[15]) or -math.huge
-    for _ = 1, 100 do
-        local entry = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
-        local offset, fields = tonumber(string.match(entry[1], '^%d+')), entry[2]
-        local fits = offset >= oldest and tonumber(fields[6]) >= oldest_ms
-        if offset == last or (fits and bytes - tonumber(fields[8]) <= bytes_max) then break end
-        redis.call('XDEL', stream, entry[1])
-    end
+-- The oldest entries go, but none that a gateway behind a slow link may still have to read.
+local oldest_ms = ARGV[15] ~= '' and now_ms - tonumber(ARGV[15]) or -math.huge
+local bytes_max = ARGV[14] ~= '' and tonumber(ARGV[14]) or math.huge
+local function is_kept(offset, at_ms, later_bytes, messages_max, since_ms, most_bytes)
+    return offset > last - messages_max and at_ms >= since_ms and later_bytes <= most_bytes
+end
+for _ = 1, 100 do
+    local entry = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+    local offset, fields = tonumber(string.match(entry[1], '^%d+')), entry[2]
+    -- An entry that no gateway wrote may have other fields, or none.
+    local at_ms = tonumber(fields[6] or '') or 0
+    local later_bytes = bytes - (tonumber(fields[8] or '') or 0)
+    if offset == last
+        or is_kept(offset, at_ms, later_bytes, tonumber(ARGV[13]), oldest_ms, bytes_max)
+        or is_kept(offset, at_ms, later_bytes, READ_MESSAGES, now_ms - READ_MS, READ_BYTES)
+    then break end
+    redis.call('XDEL', stream, entry[1])
 end
 redis.call('HSET', state, 'head', string.format('%d', last), 'bytes', string.format('%d', bytes),
     'time', string.format('%d', now_ms))

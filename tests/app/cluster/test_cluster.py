@@ -532,6 +532,21 @@ async def held_reader(gateway: Running) -> AsyncIterator[asyncio.Event]:
         goes_on.set()
 
 
+@pytest.mark.parametrize("history", [{"messages": 1}, {"bytes": "1B"}, {"age": "1ms"}])
+async def test_a_gateway_that_is_behind_reads_each_message_however_short_the_history(
+    redis_bus: BusServer, history: dict[str, object]
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic(history=history)
+        await has_topic(other)
+        async with other.subscribe("conflation=none") as stream:
+            await stream.until("group_end")
+            async with held_reader(other):
+                for number in range(20):
+                    await one.publish({"k": "a", "v": number})
+            assert [row["v"] for row in await stream.values(20)] == list(range(20))
+
+
 async def test_what_expires_is_removed_by_one_of_them(redis_bus: BusServer) -> None:
     async with gateways(redis_bus) as (one, other):
         await one.topic(expiration="200ms")

@@ -21,6 +21,7 @@ from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.membership import LEADER_LEASE, fence_key
 from tidegate.app.cluster.redis_store import RedisStore
+from tidegate.app.cluster.scripts import READ_BYTES, READ_MESSAGES, READ_MS
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.application import create_app
@@ -134,20 +135,54 @@ async def test_the_journal_is_trimmed_by_requests_and_records_stay(
     store = await shared.store()
     document = TopicDefinition.parse(b'{"key":["/k"],"history":%b}' % history.encode())
     await store.put_topic(TopicRecord("px", document, "e1"))
-    await put(store, "a1", "b1", "b2 c1", "d1 e1")
+    for number, word in enumerate(("a1", "b1", "b2 c1", "d1 e1")):
+        await store.append("px", Publication(items_of(word), number * 2 * READ_MS))
     kept = await store.load("px")
     assert tokens(kept.journal) == " ".join(left)
     assert tokens(kept.records) == "a1 b2 c1 d1 e1"
     assert kept.dropped_through == 6 - len(kept.journal)
 
 
+async def test_the_journal_has_what_others_may_still_read_whatever_its_history(
+    shared: Shared,
+) -> None:
+    """Not more than so many messages and bytes: a clock that is ahead makes all of them new."""
+    store = await shared.store()
+    document = TopicDefinition.parse(b'{"history":{"messages":1}}')
+    await store.put_topic(TopicRecord("t", document, "e1"))
+    times_ms = [0, 1, READ_MS, READ_MS + 1]
+    for at_ms in times_ms:
+        await store.append("t", Publication([Message(b"%d" % at_ms)], at_ms))
+    assert [it.timestamp_ms for it in (await store.load("t")).journal] == times_ms[1:]
+    for payload in (b"1", b"2" * (READ_BYTES // 2), b"3" * (READ_BYTES // 2), b"4"):
+        await store.append("t", Publication([Message(payload)], READ_MS + 1))
+    assert [it.payload[:1] for it in (await store.load("t")).journal] == [b"3", b"4"]
+    await store.append("t", Publication([Message(b"5")] * READ_MESSAGES, READ_MS + 1))
+    assert len((await store.load("t")).journal) == READ_MESSAGES
+
+
 async def test_messages_age_with_those_behind_them(shared: Shared) -> None:
     store = await shared.store()
-    document = TopicDefinition.parse(b'{"history":{"age":"1s"}}')
+    document = TopicDefinition.parse(b'{"history":{"age":"3s"}}')
     await store.put_topic(TopicRecord("t", document, "e1"))
-    for at_ms in (0, 500, 1_400):
+    for at_ms in (0, 1_500, 4_200):
         await store.append("t", Publication([Message(b"%d" % at_ms)], at_ms))
-    assert [it.payload for it in (await store.load("t")).journal] == [b"500", b"1400"]
+    assert [it.payload for it in (await store.load("t")).journal] == [b"1500", b"4200"]
+
+
+@rule("cluster-13")
+async def test_an_entry_that_no_gateway_wrote_is_trimmed_as_others_are(shared: Shared) -> None:
+    store = await shared.store()
+    document = TopicDefinition.parse(b'{"history":{"bytes":"1B"}}')
+    await store.put_topic(TopicRecord("t", document, "e1"))
+    await store.append("t", Publication([Message(b"1")], 0))
+    [connection] = shared.connections
+    stream = connection.topic_key("t", "stream")
+    await connection.execute("XADD", stream, "1-5", "x", "y")
+    for number in (2, 3):
+        appended = await store.append("t", Publication([Message(b"1")], number * 2 * READ_MS))
+        assert appended == Appended(number, number)
+    assert await connection.execute("XLEN", stream) == 1
 
 
 async def test_a_writer_whose_lease_was_taken_over_is_refused(shared: Shared) -> None:

@@ -15,7 +15,7 @@ SCRIPTS = {
 }
 COMMANDS = {
     "DEL", "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSET", "INCR",
-    "INFO", "PEXPIRE", "SET", "XADD", "XDEL", "XRANGE", "XREVRANGE", "XTRIM",
+    "INFO", "PEXPIRE", "SET", "XADD", "XDEL", "XRANGE", "XREVRANGE",
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.membership import LEADER_LEASE, fence_key
 from tidegate.app.cluster.redis_store import RedisStore
+from tidegate.app.cluster.scripts import READ_MS
 from tidegate.app.cluster.topic_log import TopicLog
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
@@ -105,13 +106,13 @@ async def test_a_stream_that_is_trimmed_while_it_is_read_is_not_read_for_ever(
     await store.open()
     document = TopicDefinition.parse(b'{"key":["/k"],"history":{"messages":1}}')
     await store.put_topic(TopicRecord("px", document, "e1"))
-    log = store.log("px")
+    log, times_ms = store.log("px"), itertools.count(0, 2 * READ_MS)
     head = log.head
 
     async def head_before_others_write() -> int:
         found = await head()
         for key in ('["a"]', '["b"]'):
-            await store.append("px", Publication([Message(b"1", key)], 0))
+            await store.append("px", Publication([Message(b"1", key)], next(times_ms)))
         return found
 
     monkeypatch.setattr(TopicLog, "head", lambda self: head_before_others_write())
@@ -138,7 +139,7 @@ async def test_a_topic_is_read_that_keeps_messages_for_less_time_than_its_record
             Message(b"%d" % number, f'["{number % 30}"]'),
             Removal(f'["{number * 7 % 30}"]', RemovalReason.DELETED),
         ]
-        await store.append("px", Publication(items, 0))
+        await store.append("px", Publication(items, number * 2 * READ_MS))
 
     for _ in range(50):
         await write()
