@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
@@ -123,7 +124,7 @@ class TopicLog:
             # In this order: what is written while the records are scanned is in the stream.
             head = await self.head()
             records, followed = await self._scan_records(head)
-            frames = await self.frames_after(0)
+            frames = _after_last_gap(await self.frames_after(0))
             if frames and frames[-1].offset < head and await self.head() == head:
                 self.connection.report_foreign(self.stream, "its last entries are missing")
                 frames = []
@@ -231,6 +232,15 @@ async def read_head(connection: BusConnection, topic: str) -> int:
     """Return a topic's last offset."""
     found = await connection.execute("HGET", connection.topic_key(topic, "state"), "head")
     return int(found or 0)
+
+
+def _after_last_gap(frames: list[Frame]) -> list[Frame]:
+    """Return the frames that nothing is missing between: others trim a stream while it is read."""
+    start = 0
+    for at, (before, frame) in enumerate(pairwise(frames), 1):
+        if frame.offset != before.offset + 1:
+            start = at
+    return frames[start:]
 
 
 def _completed(frames: Sequence[Frame], *, is_whole: bool) -> list[Frame]:

@@ -11,7 +11,7 @@ import pytest
 from redis.crc import key_slot
 
 from tests.support.buses import BusServer
-from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.connection import BusConnection, StreamEntry
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.membership import LEADER_LEASE, fence_key
 from tidegate.app.cluster.redis_store import RedisStore
@@ -157,4 +157,37 @@ async def test_a_topic_is_read_that_keeps_messages_for_less_time_than_its_record
     quiet = await log.load()
     assert busy.head == quiet.head
     assert busy.records == quiet.records
+    await store.aclose()
+
+
+@pytest.mark.redis
+async def test_what_is_trimmed_between_two_reads_of_a_stream_leaves_no_hole(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.app.cluster.topic_log.ENTRIES_AT_ONCE", 2)
+    connection = BusConnection(redis_bus.url, f"topic-log-{next(NUMBERS)}")
+    store = RedisStore(connection, Settings(), Definitions(connection, Mergers()))
+    await store.open()
+    document = TopicDefinition.parse(b'{"key":["/k"],"history":{"messages":4}}')
+    await store.put_topic(TopicRecord("px", document, "e1"))
+    log, numbers = store.log("px"), itertools.count()
+
+    async def write(count: int) -> None:
+        for number in itertools.islice(numbers, count):
+            message = Message(b"%d" % number, f'["{number % 5}"]')
+            await store.append("px", Publication([message], number * 2 * READ_MS))
+
+    await write(6)
+    read, more = connection.read_stream, [6]
+
+    async def read_before_others_write(stream: str, after: int, count: int) -> list[StreamEntry]:
+        found = await read(stream, after, count)
+        if more:
+            await write(more.pop())
+        return found
+
+    monkeypatch.setattr(connection, "read_stream", read_before_others_write)
+    loaded = await log.load()
+    assert [frame.offset for frame in loaded.journal] == [9, 10, 11, 12]
+    assert loaded == await log.load()
     await store.aclose()
