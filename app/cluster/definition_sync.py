@@ -223,7 +223,7 @@ class DefinitionSync:
                 current = await self._store.load_current(record, seen)
                 if current is not None:
                     await self._restart_topic(record, current)
-                else:  # Redis is in another life by now
+                else:  # Redis is in another life by now, or others trim the topic
                     record = replace(record, epoch=known.record.epoch)
                     self._store.on_suspect(name)
             self._store.set_record(name, record)

@@ -263,7 +263,7 @@ class TopicLogReader:
             return True
         seen = None if has_gap else Bookmark(entry.record.epoch, self._head(name))
         restored = await self._store.load_current(record, seen)
-        if restored is None:  # Redis has begun another life meanwhile
+        if restored is None:  # Redis has begun another life, or others trim it; tried again
             return False
         logger.warning("%s restarts in epoch %s", name, epoch)
         self._store.set_record(name, record)

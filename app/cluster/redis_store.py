@@ -310,7 +310,7 @@ class RedisStore:
 
         Raises:
             TopicRedefined: another gateway has changed or deleted the topic since.
-            TopicMoved: the server has changed meanwhile.
+            TopicMoved: the server has changed meanwhile, or others trim what is not read yet.
             Refused: bus-unavailable.
         """
         record = self.log(name).record
@@ -332,7 +332,9 @@ class RedisStore:
     async def load_current(
         self, record: TopicRecord, seen: Bookmark | None = None
     ) -> RestoredTopic | None:
-        """Load a topic from a server that has it in the epoch of a record; None: it has not.
+        """Load a topic from a server that has it in the epoch of a record.
+
+        Return None if it has not, or others trim the topic before it is read.
 
         All is read from one server, in one of its lives: what another one has, such as an old
         primary, must not be taken for that epoch.
@@ -347,9 +349,8 @@ class RedisStore:
                 if not await log.is_current():
                     return None
                 former = await log.former()
-                if seen is not None and seen.offset <= former.get(seen.epoch, -1):
-                    restored = RestoredTopic(former=former)
-                else:
+                restored: RestoredTopic | None = RestoredTopic(former=former)
+                if seen is None or seen.offset > former.get(seen.epoch, -1):
                     restored = await log.load()
                 if log.stream in server.foreign:
                     self.on_suspect(record.name)

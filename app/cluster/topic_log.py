@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,12 +14,13 @@ import msgspec
 from tidegate.app.cluster import scripts
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.membership import LEADER_LEASE, fence_key
-from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.items import Item, Message, pack, to_frames, unpack
 from tidegate.app.stores.store import Bounds, Publication, TopicRecord
 from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.keys.text.bookmark import continued
+
+logger = logging.getLogger("tidegate.bus")
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(tuple[bytes, bool]).decode
@@ -45,7 +47,7 @@ ENTRIES_AT_ONCE = 200
 RECORDS_AT_ONCE = 2_000
 FOLLOW_S = 0.5
 """How often the stream is read while records are scanned."""
-LOADS_MAX = 20
+LOADS_MAX = 5
 """A load is repeated while others trim what it has not read yet, as behind a slow connection."""
 PARTS: Final = ("state", "stream", "sow", "producers", "retries", "refused")
 
@@ -114,11 +116,10 @@ class TopicLog:
         ]  # fmt: skip
         return [_encode(argument) for argument in arguments]
 
-    async def load(self) -> RestoredTopic:
+    async def load(self) -> RestoredTopic | None:
         """Load the topic, consistent at one offset although others write meanwhile.
 
-        Raises:
-            Unavailable: others trim the stream each time before it is read.
+        Return None if they trim the stream each time before it is read.
         """
         for _ in range(LOADS_MAX):
             # In this order: what is written while the records are scanned is in the stream.
@@ -133,8 +134,8 @@ class TopicLog:
             if (through >= head and dropped <= followed) or self.stream in self.connection.foreign:
                 break
         else:
-            name = self.record.name
-            raise Unavailable(f"The stream of {name} is trimmed faster than it can be read.")
+            logger.warning("%s is trimmed faster than it can be read", self.stream)
+            return None
         frames = _completed(frames, is_whole=not dropped)
         # The records were scanned before the stream was read, so the stream may have newer ones.
         if self.record.document.retains:

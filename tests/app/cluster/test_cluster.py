@@ -22,11 +22,13 @@ from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, Stream, client_of, eventually, running_gateway
 from tests.support.rules import rule
 from tidegate.app.calls import Call, Reply
+from tidegate.app.cluster.topic_log import TopicLog
 from tidegate.app.stores.store import Appended, Publication
 from tidegate.app.streams.session import State
 from tidegate.app.timers import wall_ms
 from tidegate.app.topics import writer
 from tidegate.app.topics.append_waiters import PATIENCE_S
+from tidegate.conflation.frame import Frame
 
 pytestmark = [pytest.mark.redis, rule("cluster-6", "cluster-7")]
 
@@ -545,6 +547,32 @@ async def test_a_gateway_that_is_behind_reads_each_message_however_short_the_his
                 for number in range(20):
                     await one.publish({"k": "a", "v": number})
             assert [row["v"] for row in await stream.values(20)] == list(range(20))
+
+
+async def test_a_topic_that_is_trimmed_before_it_is_read_holds_up_no_other(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        for name in ("fast", "px"):
+            await one.topic(name)
+            await has_topic(other, name)
+        scan, tried = TopicLog._scan_records, list[str]()
+
+        async def scan_late(log: TopicLog, head: int) -> tuple[dict[str, Frame], int]:
+            records, followed = await scan(log, head)
+            tried.append(log.record.name)
+            return records, -1 if log.record.name == "fast" else followed
+
+        monkeypatch.setattr(TopicLog, "_scan_records", scan_late)
+        assert other.gateway.bus is not None
+        reader = other.gateway.bus._log_reader
+        assert reader is not None
+        reader.suspect("fast", has_gap=True)
+        await eventually(lambda: "fast" in tried, "it is read again")
+        for number in range(3):
+            await one.publish({"k": "a", "v": number})
+            await other.publish({"k": "b", "v": number})
+        assert not other.gateway.outage.is_on
 
 
 async def test_what_expires_is_removed_by_one_of_them(redis_bus: BusServer) -> None:

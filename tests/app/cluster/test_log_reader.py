@@ -146,7 +146,7 @@ async def test_what_another_life_of_the_bus_lacks_nothing_of_is_not_loaded_again
         await has_topic(other)
         load, loaded = TopicLog.load, list[str]()
 
-        async def load_noted(log: TopicLog) -> RestoredTopic:
+        async def load_noted(log: TopicLog) -> RestoredTopic | None:
             loaded.append(log.record.name)
             return await load(log)
 
