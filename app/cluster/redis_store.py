@@ -46,6 +46,7 @@ from tidegate.app.stores.store import (
     Checkpoint,
     DefinitionsMoved,
     HeadMoved,
+    PastTime,
     Publication,
     Staged,
     StoreAway,
@@ -241,12 +242,12 @@ class RedisStore:
         with translate_errors():
             return await read_head(self._connection, name)
 
-    async def shared_head(self, name: str, closed_ms: int | None = None) -> int:
+    async def shared_head(self, name: str, past: PastTime | None = None) -> int:
         """Return the last offset of a topic in its current epoch.
 
         Args:
             name: of the topic.
-            closed_ms: a past time; messages that are stored from now on are later.
+            past: a time; if it is past, messages that are stored from now on are later.
 
         Raises:
             TopicUnknown: the topic was deleted.
@@ -257,7 +258,7 @@ class RedisStore:
         if self.is_unavailable():
             raise Unavailable
         with translate_errors():
-            arguments = [] if closed_ms is None else [closed_ms]
+            arguments = [] if past is None else [past.time_ms, past.now_ms]
             epoch, head = await self._run(scripts.HEAD, log.keys[:1], arguments)
         if epoch.decode() != log.record.epoch:
             self.on_suspect(name)

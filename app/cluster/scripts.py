@@ -416,14 +416,20 @@ return {ARGV[1], known[3] or '0'}
 )
 
 # Return the topic's epoch and last offset, an empty epoch if it is of an earlier life. Entries that
-# follow are later than a time that is given. KEYS state; ARGV [ms]
+# follow are later than a time that is given, if that is past by the clock of the gateway or that of
+# Redis. KEYS state; ARGV [ms now_ms]
 HEAD: Final = (
     _LIFE
     + """
 local known = redis.call('HMGET', KEYS[1], 'epoch', 'head', 'life', 'time')
 if known[3] ~= life() then return {'', 0} end
-if ARGV[1] and tonumber(known[4] or 0) <= tonumber(ARGV[1]) then
-    redis.call('HSET', KEYS[1], 'time', string.format('%d', tonumber(ARGV[1]) + 1))
+local time_ms = tonumber(ARGV[1])
+if time_ms and tonumber(known[4] or 0) <= time_ms then
+    local time = redis.call('TIME')
+    local now_ms = math.max(tonumber(ARGV[2]), time[1] * 1000 + math.floor(time[2] / 1000))
+    if time_ms < now_ms then
+        redis.call('HSET', KEYS[1], 'time', string.format('%d', time_ms + 1))
+    end
 end
 return {known[1], tonumber(known[2])}
 """

@@ -129,6 +129,13 @@ class Staged(NamedTuple):
     stages: Mapping[str, str]
 
 
+class PastTime(NamedTuple):
+    """A time that is asked for, and the present of the gateway that is asked."""
+
+    time_ms: int
+    now_ms: int
+
+
 class HeadMoved(Exception):
     """Another gateway has written to the topic meanwhile; the caller must decide again.
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 from tidegate.app.refusals import Unavailable
+from tidegate.app.stores.store import PastTime
 from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.registry import DeletedWithMessages
 from tidegate.conflation.errors import TopicUnknown
@@ -27,12 +28,12 @@ class _Waiter:
 class AppendWaiters:
     """Writers that wait until the engine has what they stored.
 
-    `shared_head` returns the last offset that the shared store has of a topic; given a past time,
-    what is stored from then on gets a later one.
+    `shared_head` returns the last offset that the shared store has of a topic; given a time that
+    is past, what is stored from then on gets a later one.
     """
 
     def __init__(self, driver: Driver) -> None:
-        self.shared_head: Callable[[str, int | None], Awaitable[int]] = _no_shared_head
+        self.shared_head: Callable[[str, PastTime | None], Awaitable[int]] = _no_shared_head
         self._driver = driver
         self._waiters: dict[str, list[_Waiter]] = {}
         self._deleted: set[str] = set()
@@ -99,6 +100,6 @@ class AppendWaiters:
             del self._waiters[topic]
 
 
-async def _no_shared_head(topic: str, closed_ms: int | None) -> int:
+async def _no_shared_head(topic: str, past: PastTime | None) -> int:
     """Return the head of a topic without a bus: there is nothing to wait for."""
     return 0

@@ -15,6 +15,7 @@ from tidegate.app.stores.items import Item, Message, MessageBlock, Removal, to_f
 from tidegate.app.stores.store import (
     Appended,
     HeadMoved,
+    PastTime,
     Producer,
     Publication,
     Retry,
@@ -169,7 +170,7 @@ class Writer:
                 assert self._arrivals is not None, "nobody else moves the head"
                 await self._arrivals.wait_reached(name, epoch, head)
 
-    async def catch_up(self, entry: CatalogTopic, closed_ms: int | None = None) -> None:
+    async def catch_up(self, entry: CatalogTopic, past: PastTime | None = None) -> None:
         """Wait until the engine has all that the store has now.
 
         A gateway that shares its store reads a topic's log a little later than another gateway's
@@ -177,7 +178,7 @@ class Writer:
 
         Args:
             entry: the topic.
-            closed_ms: a past time; messages that are stored from now on are later.
+            past: a time; if it is past, messages that are stored from now on are later.
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
@@ -186,11 +187,13 @@ class Writer:
         if self._arrivals is None:
             return
         name, epoch = entry.record.name, entry.record.epoch
-        shared = await self._arrivals.shared_head(name, closed_ms)
+        shared = await self._arrivals.shared_head(name, past)
         await self._arrivals.wait_reached(name, epoch, shared)
 
     async def close_past(self, entry: CatalogTopic, time_ms: int) -> None:
-        """Wait until the engine has every message of a topic with a time up to a past one.
+        """Wait until the engine has every message of a topic with a time up to one that is past.
+
+        Where gateways share the store, a time to come for this one's clock may be past.
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
@@ -199,7 +202,7 @@ class Writer:
         if self._arrivals is None:
             async with entry.writing:  # a write that is under way has its time already
                 return
-        await self.catch_up(entry, time_ms)
+        await self.catch_up(entry, PastTime(time_ms, self._driver.wall_ms()))
 
     async def earlier(
         self,

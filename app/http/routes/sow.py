@@ -135,9 +135,8 @@ async def read_sow(
     past = PastRecords(held.bookmark(held.head), board.frames())
     if asked.as_of is not None:
         time_ms, now_ms = time_of(asked.as_of), gateway.driver.wall_ms()
-        if time_ms < now_ms:
-            await gateway.writer.close_past(entry, time_ms)
-            held, _ = _records(gateway, entry)  # it may have been read again from the bus
+        await gateway.writer.close_past(entry, time_ms)
+        held, _ = _records(gateway, entry)  # it may have been read again from the bus
         past = await records_as_of(held, kind, time_ms, now_ms, gateway.archive)
     write = _text_of(entry, past.bookmark, asked.form, query)
     headers = {"Tidegate-Bookmark": str(past.bookmark), **VARY}

@@ -23,7 +23,7 @@ from tests.support.gateways import Running, Stream, client_of, eventually, runni
 from tests.support.rules import rule
 from tidegate.app.calls import Call, Reply
 from tidegate.app.cluster.topic_log import TopicLog
-from tidegate.app.stores.store import Appended, Publication
+from tidegate.app.stores.store import Appended, PastTime, Publication
 from tidegate.app.streams.session import State
 from tidegate.app.timers import wall_ms
 from tidegate.app.topics import writer
@@ -173,6 +173,34 @@ async def test_a_past_time_has_one_state_at_every_gateway(redis_bus: BusServer) 
             assert not behind.done()
             goes_on.set()
             assert await behind == {"k": "a", "v": 1}
+
+
+@rule("archive-6")
+@pytest.mark.parametrize("ahead_ms", [-3_600_000, 0, 3_600_000])
+async def test_a_past_time_has_one_state_also_where_a_clock_is_wrong(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch, ahead_ms: int
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        monkeypatch.setattr(other.gateway.driver, "wall_ms", lambda: wall_ms() + ahead_ms)
+
+        async def found(gateway: Running, at_ms: int) -> Any:
+            return (await gateway.http.get(f"/v1/topics/px/sow?as_of={at_ms}")).json()
+
+        for number, gateway in enumerate((one, other, one, other)):
+            await gateway.publish({"k": "a", "v": number})
+            at_ms = wall_ms() + max(
+                0, ahead_ms
+            )  # past for one of them, of which it may have a time
+            while wall_ms() + max(0, ahead_ms) == at_ms:
+                await asyncio.sleep(0.001)
+            seen = await found(other, at_ms)
+            assert seen == {"k": "a", "v": number}
+            for later in (one, other)[:: 1 if number % 2 else -1]:
+                await later.publish({"k": "a", "v": "later"})
+            assert await found(one, at_ms) == seen
+            assert await found(other, at_ms) == seen
 
 
 async def test_a_stream_is_resumed_at_another_gateway_by_changes(redis_bus: BusServer) -> None:
@@ -457,8 +485,8 @@ async def test_a_reader_is_not_taken_back_while_its_epoch_becomes_known(
             topic, arrivals = other.gateway.driver.engine.topic("px"), other.gateway.arrivals
             shared_head = arrivals.shared_head
 
-            async def heard_meanwhile(name: str, closed_ms: int | None) -> int:
-                shared = await shared_head(name, closed_ms)
+            async def heard_meanwhile(name: str, past: PastTime | None) -> int:
+                shared = await shared_head(name, past)
                 assert topic.continue_in(topic.epoch, {"e0e0e0e0e0e0": 1, topic.epoch: topic.head})
                 return shared
 

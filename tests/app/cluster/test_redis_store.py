@@ -33,6 +33,7 @@ from tidegate.app.stores.store import (
     Change,
     DefinitionsMoved,
     HeadMoved,
+    PastTime,
     Producer,
     Publication,
     Retry,
@@ -420,9 +421,9 @@ async def test_nothing_gets_a_time_before_what_is_stored_or_was_read_as_of_it(
 
     assert await stored(1_000) == 1_000
     assert await stored(900) == 1_000
-    assert await store.shared_head("px", 1_500) == 2
+    assert await store.shared_head("px", PastTime(1_500, 1_600)) == 2
     assert await stored(1_200) == 1_501
-    assert await store.shared_head("px", 1_500) == 3
+    assert await store.shared_head("px", PastTime(1_500, 1_600)) == 3
     assert await stored(1_200) == 1_501
     assert await stored(2_000) == 2_000
 

@@ -13,6 +13,7 @@ from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import (
     Appended,
     HeadMoved,
+    PastTime,
     Producer,
     Publication,
     Retry,
@@ -302,7 +303,7 @@ async def test_nothing_is_waited_for_where_all_records_have_changed() -> None:
     records = place.live("px")
     await place.say("px", {"k": 1, "v": "new"}, {"k": 2, "v": "new"})
 
-    async def shared_head(name: str, closed_ms: int | None) -> int:
+    async def shared_head(name: str, past: PastTime | None) -> int:
         await asyncio.sleep(0.01)
         head = driver.engine.topic(name).head + 1
         await driver.publish(name, [Frame(head, b'{"k":3}', "[3]")])
