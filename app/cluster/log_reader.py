@@ -229,7 +229,11 @@ class TopicLogReader:
         self._check_due_s = asyncio.get_running_loop().time() + CHECK_INTERVAL_S
         await self._store.check_settings()
         if not await self._store.definitions.is_intact():
+            if self._store.definitions.life:  # else only this gateway has lost track
+                # Out until all topics are in their epochs, also where no connection was lost.
+                self._outage.began("it may have lost data")
             await self._restore_definitions()
+            names = self._names()
         for name in await self._store.find_suspects(names, self._head):
             self.suspect(name)
 

@@ -547,10 +547,14 @@ class RedisStore:
         try:
             # A write, as a replica or a full Redis still answers reads.
             await self._connection.execute("SET", probe_key(self._connection), "", "PX", PROBE_MS)
+            # Another life of the server may begin without the loss of a connection.
+            is_lost = bool(self.definitions.life) and not await self.definitions.is_intact()
         except ResponseError as error:
             return f"the bus takes no writes: {rejection_reason(error)}"
         except (RedisError, OSError):
             return "the bus does not answer"
+        if is_lost:
+            return "the bus may have lost data"
         return self._broken_promise() or None
 
     async def aclose(self) -> None:

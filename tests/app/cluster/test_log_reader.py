@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -308,6 +308,44 @@ async def test_a_gateway_that_has_not_heard_of_its_topics_epochs_is_not_ready(
         goes_on.set()
         assert await published(other, B2) != before
         assert (await other.http.get("/readyz")).status_code == 200
+
+
+@rule("cluster-12")
+async def test_a_gateway_is_not_ready_from_the_moment_at_which_another_life_begins(
+    server: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no connection is lost, as when the first replica comes; and until all is done."""
+    monkeypatch.setattr("tidegate.app.cluster.log_reader.CHECKED_AT_ONCE", 1)
+    async with running_gateway(redis=server.url) as gateway:
+        for name in ("other", "px"):
+            await gateway.topic(name)
+        before = {entry.name: entry.record.epoch for entry in gateway.gateway.catalog.entries()}
+        reader, goes_on = log_reader_of(gateway), asyncio.Event()
+        check = reader._check
+
+        async def check_late(names: Iterable[str]) -> None:
+            await goes_on.wait()
+            await check(names)
+
+        monkeypatch.setattr(reader, "_check", check_late)
+        assert gateway.gateway.bus is not None
+        connection = gateway.gateway.bus.connection
+        assert (await gateway.http.get("/readyz")).status_code == 200
+        life = await connection.run_script(scripts.LIFE, [], [])
+        _, replica = await asyncio.open_unix_connection(f"{server.folder}/bus.sock")
+        replica.write(b"PSYNC ? -1\r\n")
+        async with asyncio.timeout(LOOPS_S):
+            while await connection.run_script(scripts.LIFE, [], []) == life:
+                await asyncio.sleep(0.01)
+        assert (await gateway.http.get("/readyz")).status_code == 503
+        goes_on.set()
+        async with asyncio.timeout(LOOPS_S):
+            while (await gateway.http.get("/readyz")).status_code != 200:
+                await asyncio.sleep(0.01)
+        for name in before:
+            assert gateway.gateway.catalog.get(name).record.epoch != before[name]
+        await published(gateway, A1)
+        replica.close()
 
 
 def log_reader_of(gateway: Running) -> TopicLogReader:
