@@ -74,17 +74,22 @@ class Expiry:
     async def remove_expired(self, expired: RecordsExpired) -> None:
         """Remove expired records that were not published again, the oldest first.
 
-        A topic that was deleted, created again, or has begun again is left alone.
+        A topic that was deleted, created again, or has begun again is left alone, and so is one
+        whose records do not expire any more.
         """
         entry = self._catalog.served(expired.topic)
+
+        def expire() -> bool:
+            return self._driver.engine.topic(expired.topic).definition.expiration_ns is not None
+
         while entry is not None and self._catalog.served(expired.topic) is entry:
             # Some at a time: records that are published meanwhile are no longer the oldest.
             records = self._oldest(expired)
-            if not records:
+            if not records or not expire():
                 return
             with contextlib.suppress(TopicUnknown):  # it was deleted while it waited its turn
                 await self._writer.remove(
-                    entry, records, RemovalReason.EXPIRED, self._leadership.fence
+                    entry, records, RemovalReason.EXPIRED, self._leadership.fence, expire
                 )
 
     def _oldest(self, expired: RecordsExpired) -> Sequence[Frame]:

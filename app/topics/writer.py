@@ -265,13 +265,15 @@ class Writer:
         records: Sequence[Frame],
         reason: RemovalReason,
         fence: int | None = None,
+        still: Callable[[], bool] | None = None,
     ) -> int:
         """Remove records that have not changed since; return how many they were.
 
         Raises:
             TopicUnknown, Refused: as `removals`.
         """
-        return sum([count async for count in self.removals(entry, records, reason, fence)])
+        removals = self.removals(entry, records, reason, fence, still)
+        return sum([count async for count in removals])
 
     async def removals(
         self,
@@ -279,10 +281,12 @@ class Writer:
         records: Sequence[Frame],
         reason: RemovalReason,
         fence: int | None = None,
+        still: Callable[[], bool] | None = None,
     ) -> AsyncIterator[int]:
         """Remove records that have not changed since, in slices; yield how many each removed.
 
-        Publishers come in between; records that they publish meanwhile stay.
+        Publishers come in between; records that they publish meanwhile stay. Changes of the topic
+        do, too: all stay once `still` says no.
 
         Raises:
             TopicUnknown: the topic was deleted, or began again, meanwhile.
@@ -298,7 +302,7 @@ class Writer:
                 # What earlier slices removed may be there again: the bus has lost something.
                 if removed and entry.record.epoch != epoch:
                     raise TopicRecreated("the topic began again while records were removed")
-                return self._still(entry, piece, reason)
+                return self._still(entry, piece, reason) if still is None or still() else ()
 
             gone = await self.write_decided(entry, decide, fence=fence)
             count = 0 if gone is None else gone.last - gone.first + 1

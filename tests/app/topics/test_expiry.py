@@ -160,6 +160,41 @@ async def test_a_store_that_is_out_is_tried_again_and_is_one_warning(
     assert levels == ["WARNING", "DEBUG", "DEBUG"]
 
 
+@rule("topic-7")
+async def test_what_is_due_stays_once_nothing_expires_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with swept() as place:
+        await place.say("px", {"k": 1})
+        append = place.store.append
+
+        async def out(*asked: Any) -> Appended:
+            raise ConnectionError("out")
+
+        monkeypatch.setattr(place.store, "append", out)
+        await place.pass_time(10)
+        monkeypatch.setattr(place.store, "append", append)
+        await place.put("px", key=["/k"])
+        await place.sweeper.remove_expired(
+            RecordsExpired("px", place.driver.engine.topic("px").epoch, 1)
+        )
+        assert place.sow("px") == [{"k": 1}]
+
+
+@rule("topic-7")
+async def test_what_waits_for_a_change_of_the_topic_is_decided_by_it() -> None:
+    async with swept() as place:
+        await place.say("px", {"k": 1})
+        entry = place.catalog.get("px")
+        async with entry.writing:
+            changing = asyncio.create_task(place.put("px", key=["/k"]))
+            await asyncio.sleep(0)
+            await place.pass_time(10)  # the sweeper waits behind the change
+        await changing
+        await place.pass_time(0)
+        assert place.sow("px") == [{"k": 1}]
+
+
 async def test_a_topic_that_goes_meanwhile_does_not_stop_the_sweeper() -> None:
     async with swept() as place:
         await place.put("other", key=["/k"], expiration="10s")
