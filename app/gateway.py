@@ -157,7 +157,7 @@ class Gateway:
         derived_topics = DerivedTopics(
             driver,
             # The fence is read at each write: the lease may have changed hands since the last one.
-            lambda entry, items: writer.write(entry, items, fence=leadership.fence),
+            lambda entry, items, since: writer.fill(entry, items, since, leadership.fence),
             leadership,
         )
         catalog = Catalog(store, driver, derived_topics, settings, mergers)

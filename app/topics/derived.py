@@ -77,8 +77,8 @@ class Leadership:
         self._held.clear()
 
 
-Write = Callable[[CatalogTopic, Sequence[Item]], Awaitable[object]]
-"""Writes into a derived topic, as the leader; raises what `Writer.write` raises."""
+Write = Callable[[CatalogTopic, Sequence[Item], int | None], Awaitable[object]]
+"""Writes into a derived topic, as the leader: `Writer.fill`."""
 
 
 class DerivedTopic:
@@ -167,15 +167,20 @@ class DerivedTopic:
     async def _written(self, entry: CatalogTopic, items: Sequence[Item]) -> bool:
         """Write, and retry while the store is out; return False once the topic has ended."""
         backoff = Backoff(RETRY_S)
+        head = 0
+        since: int | None = None  # the head before the first attempt, once that has failed
         while not self._stopped:
             try:
                 async with entry.writing:
-                    await self._write(entry, items)
+                    if since is None:
+                        head = self._driver.engine.topic(entry.record.name).head
+                    await self._write(entry, items, since)
             except TopicUnknown:
                 return False
             except Exception as error:  # rows that were taken exist nowhere else: written again
                 text, is_foreseen = "%s is not filled, tried again: %s", isinstance(error, Refused)
                 logger.log(backoff.level, text, entry.record.name, error, exc_info=not is_foreseen)
+                since = head
                 await backoff.pause()
             else:
                 return True

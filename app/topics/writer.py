@@ -26,7 +26,7 @@ from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.registry import CatalogTopic, TopicRecreated
 from tidegate.conflation.boards.board import THE_RECORD
-from tidegate.conflation.frame import Frame, RemovalReason
+from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
 from tidegate.conflation.topics.feed import Feed
 
 Answer = TypeVar("Answer")
@@ -169,6 +169,33 @@ class Writer:
                 # Decide again once their writes are on the board; publishers go on meanwhile.
                 assert self._arrivals is not None, "nobody else moves the head"
                 await self._arrivals.wait_reached(name, epoch, head)
+
+    async def fill(
+        self, entry: CatalogTopic, items: Sequence[Item], since: int | None, fence: int | None
+    ) -> None:
+        """Store and deliver items of a source, once. The caller holds `entry.writing`.
+
+        `since`: the head before the first attempt, None at the first. Where gateways share a store,
+        an attempt without an answer may have stored them, or may do so yet.
+
+        Raises:
+            TopicUnknown, Refused: as `write`.
+        """
+        if self._arrivals is None:
+            await self.write(entry, items, fence=fence)
+            return
+        topic = self._driver.engine.topic(self._current_name(entry))
+        head = topic.head
+        while since is None or not _holds(topic.journal.after(since), items):
+            try:
+                # Behind this head only: what an earlier attempt may store yet moves it, or is late.
+                await self.write(entry, items, expected_head=head, fence=fence)
+                return
+            except HeadMoved:
+                since = head if since is None else since
+                await self.catch_up(entry)
+                topic = self._driver.engine.topic(self._current_name(entry))
+                head = topic.head
 
     async def catch_up(self, entry: CatalogTopic, past: PastTime | None = None) -> None:
         """Wait until the engine has all that the store has now.
@@ -359,6 +386,21 @@ def _is_same(given: Frame, there: Frame | None) -> bool:
     if there is None or there is given:
         return there is given
     return (there.offset, there.payload) == (given.offset, given.payload)
+
+
+def _holds(frames: Sequence[Frame], items: Sequence[Item]) -> bool:
+    """Return True if these items stand one behind the other, as one write stores them."""
+    return any(
+        all(map(_is_of, frames[start : start + len(items)], items))
+        for start in range(len(frames) - len(items) + 1)
+    )
+
+
+def _is_of(frame: Frame, item: Item) -> bool:
+    if isinstance(item, Removal) or isinstance(frame, Tombstone):
+        is_removed = isinstance(item, Removal) and isinstance(frame, Tombstone)
+        return is_removed and frame.key == item.record_key
+    return (frame.key, frame.payload) == (item.record_key, item.payload)
 
 
 def valued(items: Sequence[Item], sow: Feed | None) -> Sequence[Item]:

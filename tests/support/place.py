@@ -44,7 +44,9 @@ class Place:
         self.leadership = Leadership(held=True)
         self.derived_topics = DerivedTopics(
             self.driver,
-            lambda entry, items: self.writer.write(entry, items, fence=self.leadership.fence),
+            lambda entry, items, since: self.writer.fill(
+                entry, items, since, self.leadership.fence
+            ),
             self.leadership,
         )
         self.catalog = Catalog(self.store, self.driver, self.derived_topics, self.settings)

@@ -23,6 +23,7 @@ from tests.support.gateways import Running, Stream, client_of, eventually, runni
 from tests.support.rules import rule
 from tidegate.app.calls import Call, Reply
 from tidegate.app.cluster.topic_log import TopicLog
+from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.store import Appended, PastTime, Publication
 from tidegate.app.streams.session import State
 from tidegate.app.timers import wall_ms
@@ -647,6 +648,34 @@ async def test_a_filled_topic_is_filled_by_one_and_when_that_goes_by_another(
             await stays.publish({"k": "a", "v": 5})
             assert await stream.values(1) == [{"k": "a", "v": 5}]
         assert (lease.number or 0) > 1
+
+
+@rule("topic-9")
+async def test_rows_of_a_source_whose_answer_was_lost_are_filled_in_once(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.app.topics.derived.RETRY_S", 0.01)
+    async with gateways(redis_bus) as (leader, _):
+        await leader.topic()
+        await leader.topic("slow", key=[], source={"topic": "px", "interval": "100ms"})
+        store = leader.gateway.store
+        append, left = store.append, ["kept", "not kept"]
+
+        async def cut_off(topic: str, publication: Publication) -> Appended:
+            if topic != "slow" or not left:
+                return await append(topic, publication)
+            if left.pop() == "kept":
+                await append(topic, publication)
+            raise Unavailable
+
+        monkeypatch.setattr(store, "append", cut_off)
+        await leader.publish({"k": "a", "v": 1})
+        await eventually(lambda: not left, "it was cut off twice")
+        await leader.publish({"k": "a", "v": 2})
+        topic = leader.gateway.driver.engine.topic("slow")
+        await eventually(lambda: topic.head >= 2, "it is filled again")
+        values = [json.loads(frame.payload)["v"] for frame in topic.journal.after(0)]
+        assert values == [1, 2]
 
 
 @rule("topic-9")
