@@ -54,6 +54,8 @@ WHY_NOT: Final[Mapping[str, str]] = {
     "no_sowkey": "rows of format=state have their key",
 }
 """Options that a polled stream refuses, with the reason."""
+OF_RECORDS: Final = ("conflation_key", "projection", "top_n")
+"""Options that a stream without records refuses: it is the journal."""
 ONE_KEY: Final = KeySpec.parse("[/tidegate]")
 """The conflation key on a topic without a key: its lane only decides when to flush."""
 BY_MESSAGE: Final = "it looks at every message, and a position knows the newest of each key alone"
@@ -131,10 +133,14 @@ def _completed(asked: Options, own: Options, *, has_records: bool) -> Options:
         raise OptionsInvalid(detail, _at(asked, "conflation"))
     if asked.pace == "key":
         raise OptionsInvalid(f"pace: a stream does not take it: {BY_MESSAGE}", _at(asked, "pace"))
-    if not has_records and asked.conflation_key is not None:
-        detail = "conflation_key: the topic has no key, so its stream is the journal"
-        raise OptionsInvalid(detail, _at(asked, "conflation_key"))
     fitting = {name: value for name, value in own.said.items() if name in ALLOWED}
+    if not has_records:
+        for name in OF_RECORDS:
+            if name in asked.said:
+                detail = f"{name}: of this topic a stream is the journal, in which all messages are"
+                raise OptionsInvalid(detail, _at(asked, name))
+        others = ("projection", "top_n", "skip_n", "oof")
+        fitting = {name: value for name, value in fitting.items() if name not in others}
     if fitting.get("conflation") == AUTO or fitting.get("conflation") == 0:
         del fitting["conflation"]
     interval_ns = INTERVAL_NS if has_records else None
@@ -143,7 +149,10 @@ def _completed(asked: Options, own: Options, *, has_records: bool) -> Options:
     if has_records and options.conflation == 0:
         detail = "conflation: a stream of records lets changes go at an interval"
         raise OptionsInvalid(detail, _at(asked, "conflation"))
-    return replace(options, said={**options.said, "pace": "batch"})
+    said = {**options.said, "pace": "batch"}
+    if not has_records:
+        said.pop("oof", None)  # it changes nothing: the journal has no removals
+    return replace(options, said=said)
 
 
 def _check(subscription: Subscription, options: Options, *, has_records: bool) -> None:

@@ -280,7 +280,7 @@ class JournalPages:
             if size > BYTES_AT_ONCE:
                 break
             through = frame.offset
-            if self._matches is None or self._matches(frame.payload, frame.key):
+            if self._is_shown(frame):
                 shown = frame if self._shown is None else self._shown(frame)
                 rows.append(json_value(shown, self._kind))
                 size += len(rows[-1])
@@ -293,19 +293,24 @@ class JournalPages:
 
         A reader that stays behind would be refused once the journal is trimmed.
         """
-        if self._matches is None:
-            return since
         epoch, after, through = self._others
         if epoch != since.epoch or not after <= since.offset <= through:
             after = through = since.offset
         if since.epoch != topic.epoch or not topic.journal_reaches(Bookmark(since.epoch, through)):
             return since
         for frame in topic.journal.after(through, until=through + ROWS_AT_ONCE):
-            if self._matches(frame.payload, frame.key):
+            if self._is_shown(frame):
                 break
             through = frame.offset
         self._others = since.epoch, after, through
         return Position(since.epoch, through, mark=self.mark)
+
+    def _is_shown(self, frame: Frame) -> bool:
+        # A removal is no value. Those of a series with a key are in its journal, and so is the
+        # expiry of the one record of a topic without a key.
+        if frame.removed:
+            return False
+        return self._matches is None or self._matches(frame.payload, frame.key)
 
     def _reaches(self, topic: Topic, since: Position) -> bool:
         is_ours = since.epoch == topic.epoch and since.mark == self.mark

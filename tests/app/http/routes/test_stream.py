@@ -430,6 +430,45 @@ async def test_a_series_is_its_journal_even_with_a_key() -> None:
         assert (await running.http.get(STREAM)).json() == values
 
 
+@rule("polling-8")
+@pytest.mark.parametrize(("own", "asked"), [("", ""), ("oof", ""), ("top_n=1", "oof")])
+async def test_a_series_is_all_of_its_values_and_no_removal(own: str, asked: str) -> None:
+    async with running_gateway() as running:
+        await running.topic(key=("/k",), type="series", options=own)
+        values = [{"k": 1, "v": 1}, {"k": 2, "v": 2}, {"k": 2, "v": 3}]
+        await running.publish(*values)
+        params = {"options": asked} if asked else {}
+        first = await running.http.get(STREAM, params=params)
+        assert first.json() == values
+        await running.http.delete("/v1/topics/px/sow", params={"key": "[2]"})
+        params["offset"] = first.headers["stream-next-offset"]
+        after = await running.http.get(STREAM, params=params)
+        assert after.json() == []
+        await running.publish({"k": 3})
+        params["offset"] = after.headers["stream-next-offset"]
+        assert (await running.http.get(STREAM, params=params)).json() == [{"k": 3}]
+
+
+@rule("polling-8")
+async def test_the_expiry_of_the_newest_message_is_no_message() -> None:
+    async with running_gateway() as running:
+        await running.topic(key=(), retain=True, expiration="1s")
+        await running.publish({"v": 1})
+        await asyncio.sleep(3)
+        assert (await running.http.get("/v1/topics/px/sow")).text == ""
+        assert (await running.http.get(STREAM)).json() == [{"v": 1}]
+
+
+@rule("polling-7")
+@pytest.mark.parametrize("options", ["top_n=1", "projection=[/k],grouping=[/k]"])
+async def test_a_journal_has_no_windows_and_no_groups(options: str) -> None:
+    async with running_gateway() as running:
+        await running.topic(key=("/k",), type="series")
+        refused = await running.http.get(STREAM, params={"options": options})
+        assert refused.json()["code"] == "options-invalid"
+        assert refused.json()["position"] == 0
+
+
 @rule("polling-6")
 async def test_from_now_on_is_another_place_for_each_who_asks() -> None:
     async with running_gateway() as running:
