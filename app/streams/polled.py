@@ -456,12 +456,14 @@ class PolledStream:
         """Return a position as one of the present epoch, if that continues the position's epoch.
 
         A bookmark has no mark. It gets that of the stream: a reader that begins at a bookmark is
-        taken to have the rows before it, of whatever form they were.
+        taken to have the rows before it, of whatever form they were. It may have rows from behind
+        it, too, as ids are low-water marks (rule resume-6): as a part it gets all removals since.
         """
         if since is None:
             return None
         if not since.mark:
-            since = replace(since, mark=self._source.mark)
+            cut = since.offset if since.cut is None and self._has_board else since.cut
+            since = replace(since, cut=cut, mark=self._source.mark)
         if since.epoch == self._topic.epoch:
             return since
         placed = self._topic.place(Bookmark(since.epoch, since.offset))

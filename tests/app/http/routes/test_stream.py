@@ -1015,6 +1015,23 @@ async def test_who_goes_on_from_a_bookmark_is_told_of_other_options_from_there_o
         assert poller.records == {"[1]": {"k": 1}}
 
 
+@rule("polling-3", "resume-6")
+@pytest.mark.parametrize("live", ["", "long-poll"])
+async def test_who_goes_on_from_a_bookmark_is_told_of_all_removals_since(live: str) -> None:
+    """A reader of events may have got rows from behind its last id."""
+    async with running_gateway() as running:
+        await running.topic()
+        poller = Poller(running)
+        poller.offset = (await running.publish({"k": 1}))["last"]
+        await running.publish({"k": 2})
+        poller.records = {"[1]": {"k": 1}, "[2]": {"k": 2}}
+        await running.http.delete("/v1/topics/px/sow", params={"key": "[2]"})
+        await poller.poll(live)
+        assert poller.records == {"[1]": {"k": 1}}
+        await poller.poll()
+        assert poller.rows == []
+
+
 @rule("polling-3")
 async def test_another_interval_reads_the_same_rows() -> None:
     async with running_gateway() as running:
