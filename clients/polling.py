@@ -26,7 +26,7 @@ ENVELOPES = frozenset({"envelope", "batch"})
 _REMOVALS = re.compile(r"(?:^|,)\s*oof\s*(?:,|$)")
 _EVERY_MESSAGE = re.compile(r"(?:^|,)conflation=none(?:,|$)")
 _BOOKMARK = re.compile(r"[A-Za-z0-9]{1,64}-[0-9]{1,19}", re.ASCII)
-_POSITION = re.compile(r"([A-Za-z0-9]{1,64})_([0-9]{1,19})", re.ASCII)
+_POSITION = re.compile(r"([A-Za-z0-9]{1,64})_([0-9]{1,19})(?:\.[0-9a-f]{10})?", re.ASCII)
 
 
 class Change(msgspec.Struct, frozen=True):

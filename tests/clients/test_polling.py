@@ -83,11 +83,16 @@ def test_a_page_is_the_events_that_a_stream_would_have_brought() -> None:
     assert first[0].fields["subscriptions"] == [GRANTED]
     assert asked(polling)["offset"] == "e_3_9"
     assert not polling.is_whole
-    rest = list(polling.events(page([put("b", "1")], "e_0009"), ""))
+    rest = list(polling.events(page([put("b", "1")], "e_0009.0123456789"), ""))
     assert names(rest) == ["message", "group_end"]
     assert [event.id for event in [*first, *rest]] == ["", "", "", "", "e-9"]
-    assert asked(polling) == {**params, "offset": "e_0009", "live": "long-poll", "cursor": "7"}
-    later = list(polling.events(page([put("a", "2"), gone("b")], "e_0011"), "e-9"))
+    assert asked(polling) == {
+        **params,
+        "offset": "e_0009.0123456789",
+        "live": "long-poll",
+        "cursor": "7",
+    }
+    later = list(polling.events(page([put("a", "2"), gone("b")], "e_0011.0123456789"), "e-9"))
     (message,) = later
     assert message.id == "e-11"
     assert message.fields["rows"] == [
@@ -95,7 +100,7 @@ def test_a_page_is_the_events_that_a_stream_would_have_brought() -> None:
         {"topic": "px", "op": "oof", "reason": "missed", "key": ["b"], "bookmark": None}
         | {"value": None},
     ]
-    assert list(polling.events(page([], "e_0011", status=204), "e-11")) == []
+    assert list(polling.events(page([], "e_0011.0123456789", status=204), "e-11")) == []
 
 
 def test_a_replica_follows_the_events_through_a_reset() -> None:
