@@ -470,6 +470,38 @@ test("a change replaces options, filter and order, and a refused one changes not
   assert.equal(prices.wish.interval, "5s");
 });
 
+test("a change goes on without removals where the gateway has none", async (context) => {
+  const { fake, gateway } = begun(context);
+  fake.once("POST", SUBSCRIPTIONS, () => problem(400, "options-invalid"));
+  const sums = gateway.subscribe("px", { interval: "1s", options: "conflation_key=[/g]" });
+  await sums.granted;
+  fake.once("PATCH", /s1$/, () => problem(400, "options-invalid"));
+  await sums.change({ interval: "2s" });
+  assert.deepEqual(fake.asked("PATCH", /s1$/).map(([, , body]) => body), [
+    { options: "conflation=2s,conflation_key=[/g],oof,replace" },
+    { options: "conflation=2s,conflation_key=[/g],replace" },
+  ]);
+});
+
+test("a change leaves out the bookmark with which a subscription began", async (context) => {
+  const { fake, gateway } = begun(context);
+  const log = gateway.subscribe("log", { interval: "none", bookmark: "epoch" });
+  await log.granted;
+  await log.change({ interval: "1s" });
+  assert.deepEqual(fake.asked("PATCH", /s1$/).map(([, , body]) => body), [{ options: "conflation=1s,replace" }]);
+});
+
+test("a change of removals alone is one", async (context) => {
+  const { fake, prices, stream } = await live(context);
+  await prices.change({ removals: false });
+  assert.deepEqual(fake.asked("PATCH", /s1$/).map(([, , body]) => body), [{ options: "conflation=1s,replace" }]);
+  // Only a snapshot says what was removed meanwhile.
+  await prices.change({ removals: true });
+  await fake.until("POST", SUBSCRIPTIONS, 2);
+  await stream.snapshot("s2", "px", [["a", 1]]);
+  assert.equal(keys(prices), '["a"]');
+});
+
 test("a closed subscription ends at the gateway, also if its name comes later", async (context) => {
   const { fake, gateway, prices } = await live(context);
   await prices.close();

@@ -80,12 +80,15 @@ export function isPattern(topic) {
  *
  * @param {Wish} before
  * @param {Wish} wish
+ * @param {boolean} removals Whether it asks for them.
  */
-export function changeOf(before, wish) {
-  const removals = wantsRemovals(wish);
-  const [old, now] = [requestOf("", before, removals, null), requestOf("", wish, removals, null)];
-  // The command of a subscription cannot be changed.
-  if (old.command !== now.command || wish.bookmark !== before.bookmark) return null;
+export function changeOf(before, wish, removals) {
+  // Where it began is not part of a change.
+  const old = requestOf("", { ...before, bookmark: undefined }, wantsRemovals(before), null);
+  const now = requestOf("", { ...wish, bookmark: undefined }, removals, null);
+  // The command of a subscription cannot be changed. Who begins to hear of removals has to hear of the earlier ones, too.
+  const isOther = old.command !== now.command || wish.bookmark !== before.bookmark || (removals && !wantsRemovals(before));
+  if (isOther) return null;
   return {
     // All of them in place of the old ones: an option that was left out must not stay.
     options: old.options === now.options ? undefined : [now.options, "replace"].filter(Boolean).join(","),
@@ -151,22 +154,36 @@ export class NotPolled extends Error {
  */
 export async function askFor(target, before, post) {
   const { topic, wish, place } = target;
-  const removals = wantsRemovals(wish);
-  const ask = async (/** @type {boolean} */ withRemovals) => {
+  return withRemovalsOrNot(target, before.hasRemovals, async (/** @type {boolean} */ withRemovals) => {
     // A subscription from a bookmark is not sent removals, so one that wants them begins now.
     const from = withRemovals || isPattern(topic) ? null : place;
     const granted = await post(requestOf(topic, wish, withRemovals, from));
     if (before.wasGranted && place && !from) target.take("resumed", { topic, mode: "now", gap_messages: null, not_found: "now" }, "");
     return granted;
-  };
+  });
+}
+
+/**
+ * Ask with the removals that a wish wants, and without them where the gateway has none.
+ *
+ * @template T
+ * @param {Target} target
+ * @param {boolean} hadRemovals Whether they were granted before.
+ * @param {(removals: boolean) => Promise<T>} ask
+ * @returns {Promise<T>}
+ * @throws {Problem} Refused.
+ */
+export async function withRemovalsOrNot({ topic, wish }, hadRemovals, ask) {
+  const removals = wantsRemovals(wish);
   try {
     return await ask(removals);
   } catch (error) {
-    // A topic without a key has no removals, and only the gateway knows which one that is. A pattern
-    // may have both kinds: dropping them unsaid would leave deleted records on the screen. So it would
-    // where the topic had a key, and somebody has made it again without one.
+    // A topic without a key has no removals, nor have rows with a key that is not the topic's, and only
+    // the gateway knows which ones these are. A pattern may have both kinds: dropping them unsaid would
+    // leave deleted records on the screen. So it would where the topic had a key, and somebody has
+    // made it again without one.
     const isRefused = error instanceof Problem && error.code === "options-invalid";
-    if (!isRefused || !removals || wish.removals || isPattern(topic) || before.hasRemovals) throw error;
+    if (!isRefused || !removals || wish.removals || isPattern(topic) || hadRemovals) throw error;
     return ask(false);
   }
 }

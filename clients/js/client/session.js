@@ -8,7 +8,7 @@ import { HeldBack, isForeign, isOfTopic, isTemporary, Problem } from "./errors.j
 import { intervalOf, slowerOf } from "./interval.js";
 import { Poll, Waiting } from "./poll.js";
 import { RecordMissing } from "./replica.js";
-import { askFor, changeOf, hasRemovals, isPattern, NotPolled, polledBy } from "./request.js";
+import { askFor, changeOf, hasRemovals, isPattern, NotPolled, polledBy, wantsRemovals, withRemovalsOrNot } from "./request.js";
 import { Backoff, Pause } from "./retry.js";
 import { Stream } from "./stream.js";
 
@@ -129,14 +129,15 @@ export class Session {
       this.#poll(entry);
     }
     if (!entry?.name) return; // it follows as soon as it has a name
-    const change = changeOf(before, target.wish);
-    if (!change) {
+    if (changeOf(before, target.wish, wantsRemovals(target.wish)) === null) {
       target.entered("connecting", "");
       await this.#again(entry); // the records follow its snapshot
       return;
     }
     entry.asked = target.wish;
-    const granted = await this.#transport.ask("PATCH", this.#path(`/subscriptions/${entry.name}`), { json: change });
+    const path = this.#path(`/subscriptions/${entry.name}`);
+    const patch = (/** @type {boolean} */ removals) => this.#transport.ask("PATCH", path, { json: changeOf(before, target.wish, removals) });
+    const granted = await withRemovalsOrNot(target, entry.hasRemovals, patch);
     entry.granted(granted);
     entry.isSlowed = false;
     this.#pace(entry);
