@@ -56,7 +56,8 @@ class Row:
         value: the record; after a delta the whole one, None for a removed one.
         previous: the value before; None for a new record.
         reason: of a removal: `deleted`, `expired`, `match`, `missed` for a record that was removed
-            while the stream was lost, or `unreadable` for one whose newest value cannot be read.
+            while the stream was lost, `unsubscribed` for one of a topic that may not be read any
+            more, or `unreadable` for one whose newest value cannot be read.
         envelope: the row as it was sent, with its bookmark and, where asked for, its receipt.
     """
 
@@ -189,6 +190,7 @@ class Replica:
         match event.name:
             case "hello":
                 self._unseen.clear()  # a snapshot that was cut off is not continued
+                self._begin(_decoded(event).get("subscriptions") or (), taken.changes)
             case "message":
                 rows, has_more = _rows_of(event)
                 return self._take_rows(rows)._replace(has_more=has_more)
@@ -209,6 +211,13 @@ class Replica:
                 for left in set(self._ids.get(fields.get("topic", ""), ())):
                     self._drop(left, reason, taken.changes)
         return taken
+
+    def _begin(self, entries: Iterable[Mapping[str, Any]], changes: Changes) -> None:
+        """Drop the records of the topics of a pattern that it does not have any more."""
+        listed = {entry["topic"] for entry in entries if "topic" in entry}
+        gone = [topic for topic in self._ids if topic not in listed] if listed else []
+        for missed in [id_ for topic in gone for id_ in self._ids[topic]]:
+            self._drop(missed, "missed", changes)
 
     def _take_rows(self, given_rows: Iterable[Mapping[str, Any] | Unreadable]) -> Taken:
         taken = Taken([], Changes())

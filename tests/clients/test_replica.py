@@ -42,6 +42,17 @@ def test_the_newest_value_of_each_key_is_there() -> None:
     assert replica.values == {("px", '["a"]'): {"v": 3}, ("px", '["b"]'): {"v": 2}}
 
 
+def test_what_a_pattern_has_lost_while_there_was_no_stream_is_missed() -> None:
+    replica = Replica()
+    mine = [row("publish", {"v": 2}, ["a"], "px.b"), row("publish", {"v": 3}, ["b"], "px.b")]
+    taken(replica, row("publish", {"v": 1}, topic="px.a"), *mine)
+    ended = taken(replica, {"subscriptions": []}, name="hello").changes
+    assert len(ended) == 0  # an end of all of it has an event
+    begun = taken(replica, {"subscriptions": [{"topic": "px.a"}, {"topic": "px.c"}]}, name="hello")
+    assert [(each.topic, each.reason) for each in begun.changes.removed] == [("px.b", "missed")] * 2
+    assert list(replica.rows) == [("px.a", '["a"]')]
+
+
 def test_a_delta_is_applied() -> None:
     replica = Replica()
     before = {"v": 1, "w": {"x": 1, "y": 2}}

@@ -86,6 +86,18 @@ test("a pattern's topics keep their records apart, and one of them can leave", (
   const { changes } = replica.take("unsubscribed", { topic: "py", reason: "REMOVED" });
   assert.deepEqual(shown(changes).removed, ['py ["a"]']);
   assert.equal(replica.take("unsubscribed", { topic: "px", reason: "BACK_PRESSURE" }).changes.size, 0);
+  const left = replica.take("unsubscribed", { topic: "px", reason: "AUTHORIZATION" }).changes;
+  assert.deepEqual(left.removed.map(({ id, reason }) => [id, reason]), [['px ["c"]', "unsubscribed"]]);
+  assert.equal(filled(row("a", 1)).take("unsubscribed", { topic: "px", reason: "AUTHORIZATION" }).changes.size, 0);
+});
+
+test("what a pattern has lost while there was no stream is missed", () => {
+  const replica = new Replica(true);
+  replica.take("message", { rows: [row("a", 1), row("a", 2, "publish", { topic: "py" })] });
+  assert.equal(replica.begin().size, 0);
+  const { removed } = replica.begin([{ topic: "px" }, { topic: "pz" }]);
+  assert.deepEqual(removed.map(({ id, reason }) => [id, reason]), [['py ["a"]', "missed"]]);
+  assert.deepEqual([...replica.rows.keys()], ['px ["a"]']);
 });
 
 test("a replica can be told to another one, in the middle of a snapshot as well", () => {
@@ -98,6 +110,17 @@ test("a replica can be told to another one, in the middle of a snapshot as well"
   const third = filled(row("y", 0));
   for (const { name, fields } of replica.snapshot()) third.take(name, fields);
   assert.deepEqual([...third.rows.keys()].sort(), ['["a"]', '["y"]']);
+});
+
+test("a replica can be told what deltas without a snapshot build on", () => {
+  const replica = new Replica();
+  replica.take("message", batch(row("a", { v: 1, w: 1 })));
+  const other = new Replica();
+  for (const { name, fields } of replica.snapshot()) other.take(name, fields);
+  assert.equal(other.rows.size, 0);
+  for (const { name, fields } of replica.snapshot(true)) other.take(name, fields);
+  other.take("message", batch(row("a", { v: 2 }, "delta")));
+  assert.deepEqual(other.rows.get('["a"]').value, { v: 2, w: 1 });
 });
 
 test("changes that a reader has not read yet become their net effect", () => {

@@ -167,6 +167,27 @@ test("a topic that back-pressure took out of a pattern comes again with the patt
   assert.equal(some.end, "");
 });
 
+test("the records of a topic that is gone leave when its pattern begins again", async (context) => {
+  const { fake, gateway, stream } = await live(context);
+  const next = (sub, ...names) => {
+    const topics = names.map((topic) => ({ topic, options: "" }));
+    fake.once("POST", SUBSCRIPTIONS, () => json({ sub, topic: "p*", options: null, topics }, 201));
+  };
+  next("s2", "pa", "pb");
+  const some = gateway.subscribe("p*");
+  await some.granted;
+  await stream.snapshot("s2", "pa", [["a", 1]]);
+  await stream.snapshot("s2", "pb", [["b", 1]]);
+  const removed = [];
+  some.addEventListener("change", (changes) => removed.push(...changes.removed));
+  next("s3", "pa");
+  await stream.send("unsubscribed", { sub: "s2", topic: "pa", reason: "BACK_PRESSURE" });
+  await fake.until("POST", SUBSCRIPTIONS, 3);
+  await stream.snapshot("s3", "pa", [["a", 2]]);
+  assert.deepEqual(removed.map(({ topic, reason }) => [topic, reason]), [["pb", "missed"]]);
+  assert.deepEqual([...some.rows.values()].map(({ topic, value }) => [topic, value]), [["pa", 2]]);
+});
+
 test("a change while the answer is on its way is not lost", async (context) => {
   const { fake, gateway } = await live(context);
   let answer;

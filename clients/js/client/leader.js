@@ -121,8 +121,9 @@ export class Leader {
     }
     shared.readers.add(reader);
     this.#leave(reader, shared);
-    const events = [...shared.replica.snapshot()];
-    this.say({ type: "begin", tab, number, name, granted: shared.answer, place: shared.place, events, ...shared.state });
+    // Deltas of a subscription without a snapshot build on records that only its first tab was sent.
+    const events = [...shared.replica.snapshot(shared.wish.command === "delta_subscribe")];
+    this.say({ type: "begin", tab, number, name, granted: shared.granted, place: shared.place, events, ...shared.state });
     // Now, so that no event comes before the beginning.
     if (isNew) this.#session.add(shared);
   }
@@ -180,14 +181,22 @@ class Shared {
   /** @type {Set<string>} */
   readers = new Set();
   /** @type {any} What was granted. */
-  answer = null;
+  #answer = null;
+  /** @type {Map<string, any>} Of a pattern: the topics that it has by now. */
+  #topics = new Map();
   /** @type {{ state: State, reason: string, code: string }} */
   state = { state: "connecting", reason: "", code: "" };
 
+  /** What was granted, as for a tab that comes now. */
+  get granted() {
+    return this.#answer?.topics ? { ...this.#answer, topics: [...this.#topics.values()] } : this.#answer;
+  }
+
   /** @param {any} granted */
   accepted(granted) {
-    this.answer = granted;
-    this.replica.begin();
+    this.#answer = granted;
+    this.#topics = new Map((granted.topics ?? []).map((/** @type {any} */ each) => [each.topic, each]));
+    this.replica.begin(granted.topics);
     this.place = placeOf(this.place, granted);
     this.#say({ type: "granted", granted });
   }
@@ -208,6 +217,8 @@ class Shared {
    * @param {string} id
    */
   take(event, fields, id) {
+    if (event === "subscribed") this.#topics.set(fields.topic, fields);
+    if (event === "unsubscribed") this.#topics.delete(fields.topic);
     const { missing } = this.replica.take(event, fields);
     this.place = placeAfter(this.place, event, fields, id);
     this.#say({ type: "event", event, fields, id });

@@ -19,8 +19,8 @@ import { equal, patched, rowsOf, stringify } from "./json.js";
  * @property {string} bookmark Of the first message that the row stands for; empty if it was polled.
  * @property {V} [previous] The value before; not on a new record.
  * @property {string} [reason] Of a removal: `deleted`, `expired`, `match`, `missed` for a record that
- *   was removed while the stream was lost or kept back, or `unreadable` for one whose newest value cannot
- *   be read.
+ *   was removed while the stream was lost or kept back, `unsubscribed` for one of a topic that may not
+ *   be read any more, or `unreadable` for one whose newest value cannot be read.
  * @property {number} [timestamp] In ms, with the option `timestamp`.
  * @property {number} [conflated] How many messages the row stands for, with the option `receipt`.
  * @property {string} [first] The bookmark of the first of them.
@@ -144,9 +144,21 @@ export class Replica {
     return this.#rows;
   }
 
-  /** Expect the first events of a subscription: a snapshot that was cut off is not continued. */
-  begin() {
+  /**
+   * Expect the first events of a subscription: a snapshot that was cut off is not continued.
+   *
+   * @param {{ topic: string }[]} [topics] Those that a pattern has: of others nothing will be said any more.
+   */
+  begin(topics) {
+    const changes = new Changes();
     this.#unseen.clear();
+    if (topics === undefined) return changes;
+    const listed = new Set(topics.map(({ topic }) => topic));
+    for (const topic of [...this.#index.keys()].filter((each) => !listed.has(each))) {
+      for (const id of this.#idsOf(topic)) this.#drop(id, "missed", changes);
+      this.#topics.delete(topic);
+    }
+    return changes;
   }
 
   /** True while a topic is in the middle of a snapshot. */
@@ -204,8 +216,10 @@ export class Replica {
       this.#unseen.delete(fields.topic);
     } else if (name === "unsubscribed") {
       this.#unseen.delete(fields.topic);
-      if (fields.reason !== "REMOVED") return { rows, changes, missing, unreadable };
-      for (const id of this.#idsOf(fields.topic)) this.#drop(id, "deleted", changes);
+      const isRemoved = fields.reason === "REMOVED";
+      // A pattern goes on with its other topics: nobody would see that these records are old for good.
+      if (!isRemoved && !(this.#hasManyTopics && fields.reason === "AUTHORIZATION")) return { rows, changes, missing, unreadable };
+      for (const id of this.#idsOf(fields.topic)) this.#drop(id, isRemoved ? "deleted" : "unsubscribed", changes);
       this.#topics.delete(fields.topic);
     }
     return { rows, changes, missing, unreadable };
@@ -215,8 +229,10 @@ export class Replica {
    * Yield the events that bring another replica to this state.
    *
    * A topic that is in the middle of a snapshot stays open: its end is still to come.
+   *
+   * @param {boolean} [withOthers] Also the records of topics without a snapshot: the next deltas build on them.
    */
-  *snapshot() {
+  *snapshot(withOthers = false) {
     for (const topic of this.#topics) {
       const rows = this.#idsOf(topic).filter((id) => !this.#unseen.get(topic)?.has(id));
       const held = rows.map((id) => ({ ...withoutPrevious(/** @type {Row} */ (this.#rows.get(id))), op: "snapshot" }));
@@ -224,6 +240,8 @@ export class Replica {
       yield { name: "message", fields: { topic, rows: held } };
       if (!this.#unseen.has(topic)) yield { name: "group_end", fields: { topic, rows: held.length } };
     }
+    const others = withOthers ? [...this.#rows.values()].filter(({ topic }) => !this.#topics.has(topic)) : [];
+    if (others.length > 0) yield { name: "message", fields: { rows: others.map((row) => ({ ...withoutPrevious(row), op: "snapshot" })) } };
   }
 
   /**

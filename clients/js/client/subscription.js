@@ -292,7 +292,7 @@ export class Subscription extends EventTarget {
    * @param {any} granted
    */
   accepted(granted) {
-    this.#replica.begin();
+    this.#untold.join(this.#replica.begin(granted.topics));
     this.place = placeOf(this.place, granted);
     this.#grant.resolve(granted);
   }
