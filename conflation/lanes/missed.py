@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +17,25 @@ from tidegate.conflation.lanes.pending import Pending, PendingKeys
 from tidegate.conflation.steps import RowBuild, Steps, in_steps, items_at_once
 from tidegate.conflation.subscription import LaneId
 
-in_send_order = attrgetter("send_order")
+
+def in_send_order(entries: Iterable[Pending], rules: LaneId) -> list[Pending]:
+    """Return entries in the order of sending.
+
+    Where deltas follow, the newest value of a key has to be its last row, as their base.
+    """
+    ordered = sorted(entries, key=_SEND_ORDER)
+    if not (rules.delta and rules.replaces):
+        return ordered
+    rows = Counter(entry.board_key for entry in ordered)
+
+    def place(entry: Pending) -> int:
+        is_alone = rows[entry.board_key] == 1
+        return entry.send_order if is_alone else entry.newest.frame.offset
+
+    return sorted(ordered, key=place)
+
+
+_SEND_ORDER = attrgetter("send_order")
 
 Unseen = list[tuple[str, Unreported]]
 """Messages of keys that came and went, by row key: no row reports them."""
@@ -108,8 +127,7 @@ class MissedRows:
                 yield
         listed = together.listed()
         unseen = self.unseen(listed)
-        listed.sort(key=in_send_order)
-        return together, listed, unseen
+        return together, in_send_order(listed, self.rules), unseen
 
     def _made(self, values: int) -> None:
         """Record the number of values, and free the entries."""

@@ -103,9 +103,9 @@ class StatefulLane(Lane):
         since, rows, joins = self.position, list[Frame](), [self._joins]
         # What `flush_on` has released is a separate flush: a key may be in it and in the next.
         for group, entries in groups:
-            entries.sort(key=in_send_order)
+            ordered = in_send_order(entries, self.id)
             sending = [
-                entry for entry in entries if self._suppression.lets_pass(entry, self._payload)
+                entry for entry in ordered if self._suppression.lets_pass(entry, self._payload)
             ]
             if self.id.leading:  # `_due_of` needs it only there
                 self._note_flushed(sending, now)
@@ -364,7 +364,7 @@ class StatefulLane(Lane):
 
     def _answer_rows(self, entries: PendingKeys, *, has_base: bool = False) -> list[Pair]:
         """Return rows for one member, by board key, in the order of sending."""
-        ordered = sorted(entries.all(), key=in_send_order)
+        ordered = in_send_order(entries.all(), self.id)
         return self._rows_in(entries, ordered, has_base=has_base)
 
     def _rows_in(

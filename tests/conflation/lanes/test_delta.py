@@ -14,6 +14,7 @@ from tidegate.conflation.lanes.stateful import StatefulLane
 from tidegate.conflation.options.grant import Request, decide, grant
 from tidegate.conflation.options.table import Options
 from tidegate.keys.merging import Merger
+from tidegate.keys.patch import apply
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 
@@ -55,6 +56,28 @@ def test_with_no_empties_a_net_change_of_nothing_is_counted_by_the_next_row() ->
     (row,) = batch.frames
     assert isinstance(row, Row)
     assert row.messages == 3
+
+
+@rule("delta-1", "merge-4")
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_the_last_row_of_a_key_is_the_base_of_the_next_delta(is_slow: bool) -> None:
+    """Also where messages keep the places of those that they replace."""
+    driver = ManualDriver()
+    driver.topic(replaces=True)
+    driver.subscribe("conflation=1s,never=[/v = 2]", command=BOTH)
+    driver.take()
+    held = b""
+    for number, values in enumerate([[(0, 0)], [(1, 1)], [(1, 2), (2, 3), (3, 4)], [(4, 4)]]):
+        for v, w in values:
+            driver.publish_documents({"k": "a", "v": v, "w": w, "pad": PAD})
+        driver.wait("1s")
+        if is_slow and number == 1:
+            continue  # it gets two flushes as one
+        for batch in batches(driver.take()):
+            for row in batch.frames:
+                patch = row.patch if isinstance(row, Row) else None
+                held = row.payload if patch is None else apply(held, patch)
+    assert json.loads(held) == {"k": "a", "v": 4, "w": 4, "pad": PAD}
 
 
 def test_without_an_interval_each_message_is_a_delta_to_the_one_before() -> None:
