@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Self
 
 from tidegate.conflation.boards.board import Pair
 from tidegate.conflation.frame import Frame, RemovalReason, Row, Tombstone
 from tidegate.conflation.lanes.accumulate import combines, lifted
 from tidegate.conflation.lanes.lane import Lane, Undelivered, shown_as
 from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.operators.filter import matcher
 from tidegate.conflation.sessions.rows import RowCursor, collapsing
 from tidegate.conflation.sessions.session import Session
 from tidegate.conflation.sessions.subscriber import PendingChange, Subscriber
 from tidegate.conflation.steps import RowBuild, Steps, in_pieces, in_steps, items_at_once
-from tidegate.conflation.subscription import Subscription
+from tidegate.conflation.subscription import LaneId, Subscription
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import Instant
 
 
@@ -103,20 +106,20 @@ def _transition(
     subscriber: Subscriber, old: Lane, earlier: list[Pair], left: Undelivered, keys: list[str]
 ) -> Steps[Sequence[Frame]]:
     """Return the rows between two lanes, after those of `earlier`; fill in `keys`."""
-    member, new = subscriber.member, subscriber.lane
+    member, topic, new = subscriber.member, subscriber.topic, subscriber.lane
     assert new is not None
     same = _shows_the_same(old, new)
     # The cut: rows of later messages come from the new lane.
-    boards = ([], []) if same else (old.board.frames(), new.board.frames())
+    views = None if same else _views(topic, old, new)
     rows, unreported = yield from left.steps
     for row_key, messages in unreported:  # older than what is pending of their keys
         member.add_unreported(row_key, messages)
-    pairs = yield from _put_after(subscriber, earlier, old, rows)
-    if not same:
+    pairs = yield from _put_after(subscriber, earlier, old, rows, old.id.feed.key_spec)
+    if views is not None:
         # With other rows or fields the client does not have the base of the next delta.
         member.drop_delta_base()
-        changed = yield from _changed(old, new, boards, member)
-        pairs = yield from _put_after(subscriber, pairs, new, changed)
+        changed = yield from _changed(*views, member)
+        pairs = yield from _put_after(subscriber, pairs, new, changed, views[1].key_spec)
     if new.is_stateless:
         member.unreported = None  # it counts nothing
     keys += [key for key, _ in pairs]
@@ -127,16 +130,58 @@ def _transition(
 
 VIEWED_AT_ONCE: Final = 50_000  # frames without a selection; a million of them take 1.5 s
 
-Boards = tuple[list[Frame], list[Frame]]
-"""The frames of the old board and of the new one."""
+
+class RecordView(NamedTuple):
+    """What a lane shows of its topic, as of the moment at which this is taken.
+
+    Attributes:
+        lane_id: has the filter and the fields.
+        frames: of the lane's board, or all records.
+        matches: tells which of these the lane shows; None: all.
+        key_spec: of the keys of rows.
+    """
+
+    lane_id: LaneId
+    frames: list[Frame]
+    matches: Callable[[bytes, str], bool] | None
+    key_spec: KeySpec
+
+    @classmethod
+    def of_board(cls, lane: Lane) -> Self:
+        """Take what is on the board; only references are copied."""
+        return cls(lane.id, lane.board.frames(), None, lane.id.feed.key_spec)
+
+    @classmethod
+    def of_records(cls, topic: Topic, lane: Lane) -> Self:
+        """Take the records that the filter matches; only references are copied."""
+        assert topic.sow is not None, "without records no key is another one"
+        matches = matcher(lane.id.feed.filter, topic.name)
+        return cls(lane.id, topic.sow.board.frames(), matches, topic.definition.key_spec)
 
 
-def _changed(old: Lane, new: Lane, boards: Boards, member: Member) -> Steps[list[Pair]]:
+def _views(topic: Topic, old: Lane, new: Lane) -> tuple[RecordView, RecordView]:
+    """Return what each of two lanes shows.
+
+    A board of another key than that of the records begins empty, and has one record for each of its
+    own keys, so that the records themselves say what its lane shows.
+    """
+    if not _has_other_key(topic, new):
+        return RecordView.of_board(old), RecordView.of_board(new)
+    of_old = RecordView.of_board(old)
+    if _has_other_key(topic, old):
+        of_old = RecordView.of_records(topic, old)
+    return of_old, RecordView.of_records(topic, new)
+
+
+def _has_other_key(topic: Topic, lane: Lane) -> bool:
+    is_keyed = topic.sow is not None and bool(topic.definition.key_spec)
+    return is_keyed and topic.of_records(lane.id.feed) != lane.id.feed
+
+
+def _changed(old: RecordView, new: RecordView, member: Member) -> Steps[list[Pair]]:
     """Return the rows that change a client's old view to the new one; they are no messages."""
-    before, after = boards
-    shown_before = yield from _view(before, old)
-    shown_after = yield from _view(after, new)
-    queries = member.subscription.command.queries
+    shown_before = yield from _view(old)
+    shown_after = yield from _view(new)
 
     def hidden(piece: Sequence[Frame]) -> list[Frame]:
         return [
@@ -155,26 +200,29 @@ def _changed(old: Lane, new: Lane, boards: Boards, member: Member) -> Steps[list
 
     rows: list[Frame] = []
     # Without `oof` no removals are sent: rows that the new filter hides become stale.
-    if new.id.oof:
-        rows += yield from in_steps(before, hidden)
-    if queries:
-        rows += yield from in_steps(after, news)
+    if new.lane_id.oof:
+        rows += yield from in_steps(old.frames, hidden)
+    if member.subscription.command.queries:
+        rows += yield from in_steps(new.frames, news)
     return [(row.key, row) for row in rows]
 
 
-def _view(frames: Sequence[Frame], lane: Lane) -> Steps[dict[str, Frame]]:
+def _view(of: RecordView) -> Steps[dict[str, Frame]]:
     """Return the rows that a client has if it was sent everything, by row key."""
-    shown = shown_as(lane.id.select)
+    shown, matches = shown_as(of.lane_id.select), of.matches
     view: dict[str, Frame] = {}
 
     def add(piece: Sequence[Frame]) -> tuple[()]:
         live = [frame for frame in piece if not frame.removed]
+        if matches is not None:
+            live = [frame for frame in live if matches(frame.payload, frame.key)]
         view.update((row.key, row) for row in (live if shown is None else map(shown, live)))
         return ()
 
-    # A selection reads each payload.
-    size = VIEWED_AT_ONCE if shown is None else items_at_once()
-    yield from in_pieces(frames, size, add)
+    # A selection reads each payload, as a filter does.
+    cost = 1 if matches is None else of.lane_id.feed.record_cost
+    size = VIEWED_AT_ONCE if shown is None and matches is None else items_at_once(cost)
+    yield from in_pieces(of.frames, size, add)
     return view
 
 
@@ -190,15 +238,14 @@ def _in(row: Frame) -> Row:
 
 
 def _put_after(
-    subscriber: Subscriber, earlier: list[Pair], lane: Lane, rows: Sequence[Pair]
+    subscriber: Subscriber, earlier: list[Pair], lane: Lane, rows: Sequence[Pair], spec: KeySpec
 ) -> Steps[list[Pair]]:
-    """Return the rows of a catch-up followed by these rows of a lane.
+    """Return the rows of a catch-up followed by these rows of a lane, with keys of a specification.
 
     Rows of one key are put together if the new lane allows it.
     """
     # Two boards may use one text for different keys, so the key includes the specification.
-    spec, new = lane.id.feed.key_spec, subscriber.lane
-    member = subscriber.member
+    member, new = subscriber.member, subscriber.lane
 
     def known(piece: Sequence[Pair]) -> list[Pair]:
         return [

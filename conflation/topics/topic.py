@@ -215,7 +215,7 @@ class Topic:
         at once. Without `of_records` a lane's own feed is meant, which begins empty if its rows are
         no records.
         """
-        wanted = self._of_records(feed_id)
+        wanted = self.of_records(feed_id)
         if not of_records and wanted != feed_id:
             return None
         there, found = self.feeds.get(wanted), self._builds.get(wanted)
@@ -233,7 +233,7 @@ class Topic:
 
     def unbuilt(self, feed_id: FeedId) -> int:
         """Return what it costs to complete such a feed, in records that are looked at."""
-        there = self.feeds.get(self._of_records(feed_id))
+        there = self.feeds.get(self.of_records(feed_id))
         board = () if self.sow is None else self.sow.board
         return len(board) * feed_id.record_cost if there is None else there.deferred_rows
 
@@ -298,7 +298,7 @@ class Topic:
         if self.sow is None:
             return []
         # A temporary feed if there is none; without lanes it is dropped again.
-        feed = self.feed(self._of_records(feed_id))
+        feed = self.feed(self.of_records(feed_id))
         feed.materialize()
         frames = feed.frames()
         self.drop_unused(feed)
@@ -306,8 +306,8 @@ class Topic:
             return frames
         return [frame for frame in frames if not frame.removed]
 
-    def _of_records(self, feed_id: FeedId) -> FeedId:
-        """Return the feed that answers for a feed's records."""
+    def of_records(self, feed_id: FeedId) -> FeedId:
+        """Return the feed that answers for a feed's records: another one if its keys are others."""
         # The state of the world is one row a record, whatever the subscription's conflation key.
         spec = self.definition.key_spec
         answers = feed_id.shape is not None or feed_id.key_spec == spec

@@ -11,6 +11,7 @@ from tidegate.conflation.errors import SubscriptionUnknown
 from tidegate.conflation.frame import Frame
 from tidegate.keys.text.duration import SECOND
 
+SOW = "sow_and_subscribe"
 LANES = ("conflation=1s", "conflation=1s,pace=key", "conflation=none", "conflation=60s")
 
 
@@ -29,6 +30,18 @@ def arrivals(driver: ManualDriver) -> list[tuple[float, str]]:
         driver.flush()
         came += [(driver.now / SECOND, tokens(each.frames)) for each in batches(driver.take())]
     return came
+
+
+def opened(driver: ManualDriver) -> list[str]:
+    """The rows of all that can be taken once no step is left."""
+    rows: list[str] = []
+    while True:
+        while driver.engine.has_openings:
+            driver.engine.open_step(driver.now)
+        taken = [tokens(each.frames) for each in batches(driver.take())]
+        if not taken:
+            return rows
+        rows += " ".join(taken).split()
 
 
 def rows_of(driver: ManualDriver) -> list[Frame]:
@@ -143,6 +156,41 @@ def test_a_new_filter_brings_in_what_the_old_one_hid_and_takes_out_what_it_showe
     driver.publish("c2 b8")
     driver.flush()
     assert driver.received() == ["c2 -b8"]
+
+
+@rule("change-2")
+@pytest.mark.parametrize("items_at_once", [None, 2])
+def test_a_new_filter_brings_in_records_whatever_the_conflation_key_is(
+    items_at_once: int | None,
+) -> None:
+    driver = ManualDriver(items_at_once=items_at_once)
+    driver.topic()
+    driver.publish("aX1 bX5 cY2 dY9 eX3")
+    by_group = "conflation=1s,conflation_key=[/g]"
+    name = driver.subscribe(by_group, wanted="/v > 4", command=SOW)
+    assert opened(driver) == ["bX5", "dY9"]
+    driver.change(name, by_group, wanted="/v < 4", command=SOW)
+    assert opened(driver) == ["aX1", "cY2", "eX3"]
+    driver.publish("aX2 cY3 eX0")
+    driver.wait("1s")
+    assert opened(driver) == ["cY3", "eX0"]
+    # aX2 was replaced by a record of its group, so who goes over to records lacks it.
+    driver.change(name, "conflation=1s,oof", wanted="/v < 3", command=SOW)
+    assert opened(driver) == ["-cY3", "aX2"]
+
+
+@rule("change-2")
+def test_other_fields_are_sent_of_all_records_whatever_the_conflation_key_is() -> None:
+    driver = ManualDriver()
+    driver.topic()
+    driver.publish("aX1 bX5")
+    by_group = "conflation=1s,conflation_key=[/g]"
+    name = driver.subscribe(by_group, command=SOW)
+    driver.take()
+    driver.change(name, f"{by_group},select=[-/g]", command=SOW)
+    assert driver.received() == ["a1 b5"]
+    driver.change(name, "conflation=1s,conflation_key=[/v],select=[-/g]", command=SOW)
+    assert driver.received() == []
 
 
 @rule("change-2")
