@@ -234,7 +234,9 @@ class Exchange:
         has_length, has_coding = length_bytes is not None, own.is_chunked or given.is_chunked
         self._left_bytes = length_bytes or 0
         closes = own.closes or given.closes
-        self.keep_alive = self.keep_alive and not closes
+        # What follows an early answer need not be the rest of the body: HAProxy 2.6 sends another
+        # request on the connection, whose begin would be taken for it.
+        self.keep_alive = self.keep_alive and not closes and not self.more_body
         if not self.keep_alive and not closes:
             lines.append(b"connection: close\r\n")
         has_body = self.scope["method"] != "HEAD" and status not in WITHOUT_BODY

@@ -51,6 +51,7 @@ UNREAD_BYTES_MAX: Final = 64 << 10
 # lose the answer, so we read on for a moment, within bounds.
 LINGER_S: Final = 1.0
 LINGER_BYTES_MAX: Final = 1 << 20
+BODY_LINGER_BYTES_MAX: Final = 64 << 20
 
 NOT_VALID: Final = Refused("message-invalid", "Not a valid HTTP request.")
 
@@ -157,7 +158,7 @@ class GatewayProtocol(asyncio.Protocol):
         self._refusal = b""
         self._plain_head: bytes | None = None
         self._is_proxied = self._is_feeding = False
-        self._discarded_bytes = 0
+        self._left_to_discard_bytes = 0
         self._is_reading_paused = False
         self._room: asyncio.Event | None = None  # None: the transport has room
         # Of the request that is parsed.
@@ -222,8 +223,8 @@ class GatewayProtocol(asyncio.Protocol):
     def data_received(self, received: bytes) -> None:
         """Feed the parser within the limits."""
         if self._stage is Stage.REFUSED:
-            self._discarded_bytes += len(received)
-            if self._discarded_bytes > LINGER_BYTES_MAX:
+            self._left_to_discard_bytes -= len(received)
+            if self._left_to_discard_bytes < 0:
                 self.transport.abort()
             return
         self._idle_since_s = None
@@ -242,9 +243,6 @@ class GatewayProtocol(asyncio.Protocol):
         finally:
             self._is_feeding = False
         self._begin_held()
-        is_idle = self._parser is not None and self._stage is Stage.IDLE and not self.is_closing
-        if is_idle and not self._unanswered():
-            self._start_keep_alive()  # also after the rest of a body whose answer was there before
 
     def pause_writing(self) -> None:
         """Pause responses until the peer has taken what was written."""
@@ -315,8 +313,16 @@ class GatewayProtocol(asyncio.Protocol):
             self.transport.pause_reading()
 
     def close(self) -> None:
-        """Close once all is sent that was written."""
-        self.transport.close()
+        """Close once all is sent that was written.
+
+        The rest of a body is discarded for as long as a body may take: a client that writes all of
+        it before it reads would lose the answer.
+        """
+        if self._stage is Stage.BODY:
+            self._discard_input(BODY_LINGER_BYTES_MAX)
+            self._close(self.settings.body_deadline.seconds)
+        else:
+            self.transport.close()
 
     def complete(self, exchange: Exchange) -> None:
         """Begin the next request, and free an unread body: an idle connection would keep it."""
@@ -331,7 +337,7 @@ class GatewayProtocol(asyncio.Protocol):
         self.resume_reading()
         if self._waiting:
             self._start(self._waiting.popleft())
-        else:
+        elif self._stage is not Stage.REFUSED:
             self._start_keep_alive()
 
     def _start_keep_alive(self) -> None:
@@ -565,16 +571,17 @@ class GatewayProtocol(asyncio.Protocol):
         self.transport.write(answer)
         self._close()
 
-    def _discard_input(self) -> None:
+    def _discard_input(self, bytes_max: int = LINGER_BYTES_MAX) -> None:
+        self._left_to_discard_bytes = bytes_max
         self._deadline.end()
         self._stage = Stage.REFUSED
         self.resume_reading()  # to throw it away, and to notice the client's own close
 
-    def _close(self) -> None:
-        """Close once what is written is sent, and discard input for a moment."""
+    def _close(self, linger_s: float = LINGER_S) -> None:
+        """Close once what is written is sent, and discard input meanwhile."""
         if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()
-        self._deadline.begin(LINGER_S, self.transport.abort)
+        self._deadline.begin(linger_s, self.transport.abort)
 
     def _cut_all(self) -> None:
         for exchange in self._unanswered():

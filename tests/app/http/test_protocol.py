@@ -197,15 +197,16 @@ async def test_an_early_answer_reaches_a_client_that_goes_on_sending(shared: Ser
         answer = await wire.read_answer()
         await sending
         assert (answer.status, answer.code) == (413, "message-too-large")
-        await wire.send(get())
-        assert (await wire.read_answer()).status == 200
+        assert await wire.read_to_end() == b""
 
 
-async def test_a_connection_rests_after_a_body_whose_answer_came_before(shared: Server) -> None:
-    """The end of the body ends no timer for good: nothing else would close the connection."""
+async def test_an_answer_before_the_body_is_whole_is_the_connections_last(shared: Server) -> None:
+    """HAProxy 2.6 sends the next request in place of the rest, which would be read as the body."""
     async with connected(shared.address) as wire:
         await wire.send(post(b"Content-Length: %d" % (2 << 20), body=b"x"))
-        assert (await wire.read_answer()).status == 413
+        answer = await wire.read_answer()
+        assert (answer.status, answer.headers["connection"]) == (413, "close")
+        await wire.send(get())
         await wire.send(b"x" * ((2 << 20) - 1))
         assert await wire.read_to_end() == b""
 
