@@ -14,6 +14,7 @@ from tests.pipeline.journals import Journals, Removed
 from tests.support.buses import BusServer, bus_server, gateways
 from tests.support.gateways import NDJSON, Running
 from tests.support.rules import rule
+from tidegate.app.cluster.scripts import READ_MS
 from tidegate.clients.answers import Journal
 from tidegate.keys.text.bookmark import split_bookmark
 from tidegate.pipeline.errors import GatewayRefused, SourceLost
@@ -166,8 +167,9 @@ async def test_an_empty_topic_has_a_place_to_begin_and_none_has_not(bus: BusServ
 async def test_trimmed_messages_are_an_error(bus: BusServer) -> None:
     async with gateways(bus, 1) as [running]:
         await running.topic("log", key=(), history={"messages": 1, "age": "1d"})
-        for number in range(4):
-            await running.publish(number, topic="log")
+        await running.publish(1, 2, 3, topic="log")
+        await asyncio.sleep(READ_MS / 1_000)  # so long the stream keeps what the history does not
+        await running.publish(4, topic="log")
         epoch = running.gateway.catalog.get("log").record.epoch
         _, read = ways(running, bus, "log")
         assert [row["offset"] for row in await asyncio.to_thread(all_rows, read)] == [4]
