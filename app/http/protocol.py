@@ -332,12 +332,12 @@ class GatewayProtocol(asyncio.Protocol):
             self._running = None
         if self.connection is None:  # it has ended, and its request went on
             return
-        if self.transport.is_closing():
+        if self.transport.is_closing() or not exchange.keep_alive:
             return
         self.resume_reading()
         if self._waiting:
             self._start(self._waiting.popleft())
-        elif self._stage is not Stage.REFUSED:
+        else:
             self._start_keep_alive()
 
     def _start_keep_alive(self) -> None:
