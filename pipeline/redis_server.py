@@ -110,7 +110,13 @@ def _client(address: str) -> Redis:
     }
     if "path" not in given:
         given["socket_connect_timeout"] = CONNECT_SECONDS_MAX
-    return Redis(connection_pool=ConnectionPool(**given))
+    pool = ConnectionPool(**given)
+    try:
+        pool.make_connection()  # it connects to nothing yet
+    except TypeError as error:  # it ends with the name of an option that no connection has
+        option = str(error).rpartition(" ")[2]
+        raise DefinitionInvalid(f"the address of a Redis has no option {option}") from None
+    return Redis(connection_pool=pool)
 
 
 def _label(address: str) -> str:

@@ -201,7 +201,7 @@ class Listing:
         """Return each part with its path; none if the topic has no archive."""
         try:
             with os.scandir(self._folder) as entries:
-                days = [each for each in entries if each.name.startswith("date=")]
+                days = [it for it in entries if it.name.startswith("date=") and it.is_dir()]
         except FileNotFoundError:
             days = []
         found = {day.name: self._day(Path(day.path)) for day in days}

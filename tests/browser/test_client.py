@@ -254,7 +254,9 @@ def test_tabs_change_their_interval_each_for_itself(tabs: BrowserContext, gatewa
       const follows = rows.get("SPY") !== undefined;
       await rows.change({ filter: "/n = 1" });
       const missing = await gateway.subscribe("nowhere").ready.catch((error) => error.code);
+      const changing = rows.change({ filter: "/n = 2" });
       await gateway.close();
+      await changing;  // it has ended with its subscription
       return [code, follows, missing, rows.end];
     }"""
     assert first.evaluate(refused) == ["filter-invalid", True, "topic-unknown", "CLOSED"]

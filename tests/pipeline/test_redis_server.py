@@ -51,6 +51,8 @@ def test_an_unreachable_redis_is_named_without_its_password() -> None:
 def test_an_address_is_one() -> None:
     with pytest.raises(DefinitionInvalid, match="not the address of a Redis"):
         RedisServer("http://127.0.0.1:6379")
+    with pytest.raises(DefinitionInvalid, match="the address of a Redis has no option 'foo'"):
+        RedisServer("redis://127.0.0.1:6379/0?foo=1")
     with pytest.raises(DefinitionInvalid, match="not the address of a Redis") as caught:
         RedisServer("redis://:hid/den@127.0.0.1:6379")
     assert "hid" not in str(caught.value)

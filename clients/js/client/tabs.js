@@ -97,6 +97,7 @@ export class Tabs {
     const wanted = this.#of(target);
     if (!wanted) return;
     this.#wanted.delete(wanted.number);
+    settle(wanted);
     this.#send({ type: "leave", number: wanted.number });
   }
 
@@ -137,6 +138,7 @@ export class Tabs {
   async close() {
     for (const { target } of this.#wanted.values()) target.ended("CLOSED");
     this.#send({ type: "gone" });
+    this.#wanted.forEach((wanted) => settle(wanted));
     this.#wanted.clear();
     this.#leaving.abort();
     this.#leave();
@@ -270,8 +272,7 @@ export class Tabs {
    */
   #granted(wanted, granted) {
     wanted.target.accepted(granted);
-    wanted.settle?.();
-    wanted.settle = null;
+    settle(wanted);
   }
 
   /**
@@ -282,14 +283,24 @@ export class Tabs {
     const error = message.status === undefined ? new Error(message.reason) : new Problem(message.status, message.document, 0, message.about);
     if (wanted.settle) {
       // A change was refused: the subscription goes on as it was.
-      wanted.settle(error);
-      wanted.settle = null;
+      settle(wanted, error);
       return;
     }
     this.#wanted.delete(wanted.number);
     if (message.type === "failed") wanted.target.failed(error);
     else wanted.target.ended(message.reason);
   }
+}
+
+/**
+ * End a change that waits for its answer. One of a subscription that has ended has nothing to report.
+ *
+ * @param {Wanted} wanted
+ * @param {Error} [error]
+ */
+function settle(wanted, error) {
+  wanted.settle?.(error);
+  wanted.settle = null;
 }
 
 /** @param {{ topic: string, wish: Wish }} target */

@@ -254,6 +254,7 @@ async def test_a_folder_that_cannot_be_read_holds_nothing_up(tmp_path: Path) -> 
         assert numbers((await read(running, "epoch"))[1]) == [7, 8]
         (tmp_path / "topic=px").unlink()
         await keep(running, tmp_path)
+        (tmp_path / "topic=px" / "date=2020-01-01").write_bytes(b"no folder")
         assert len(await archive.parts("px")) == 1
 
 
