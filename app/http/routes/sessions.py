@@ -96,7 +96,7 @@ async def open_session(request: Request) -> Response:
     body = await posted_body(request, may_be_empty=True)
     # The streams are being closed; a client is better sent to another gateway at once.
     if gateway.stopping:
-        raise Refused("not-ready", "The gateway is shutting down.")
+        raise Refused("not-ready", "The gateway is about to stop.", retry_after_s=1)
     characters_max = gateway.settings.options_characters_max
     opening = await in_turns(opening_of(body, gateway.driver.limits, characters_max))
     with pointing("/subscriptions"):
