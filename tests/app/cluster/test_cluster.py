@@ -342,16 +342,23 @@ async def test_a_published_removal_finds_a_record_just_published_elsewhere(
             assert answer.json().get("unmatched_removals") == unmatched
 
 
+COMMITS = "/v1/topics/px/commits"
+
+
+async def stage(gateway: Running, message: object) -> None:
+    """Lay one message aside in stage s of topic px."""
+    headers = {"Tidegate-Stage": "s"}
+    staged = await gateway.http.post("/v1/topics/px/messages", json=message, headers=headers)
+    assert staged.status_code == 201
+
+
 async def test_a_commit_that_is_sent_to_two_gateways_at_once_is_known_to_both(
     redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with gateways(redis_bus) as (one, other):
         await one.topic()
         await has_topic(other)
-        staged = await one.http.post(
-            "/v1/topics/px/messages", json={"k": 1}, headers={"Tidegate-Stage": "s"}
-        )
-        assert staged.status_code == 201
+        await stage(one, {"k": 1})
         commit = {"producer": "w", "run": 1, "sequence": 1, "stages": ["s"]}
         writer = one.gateway.ingest._writer
         read = writer.staged
@@ -359,12 +366,12 @@ async def test_a_commit_that_is_sent_to_two_gateways_at_once_is_known_to_both(
         async def read_late(*asked: Any) -> Any:
             """The other gateway commits after this one has asked whether it is known."""
             monkeypatch.undo()
-            first = await other.http.post("/v1/topics/px/commits", json=commit)
+            first = await other.http.post(COMMITS, json=commit)
             assert first.json()["duplicate"] is False
             return await read(*asked)
 
         monkeypatch.setattr(writer, "staged", read_late)
-        answer = await one.http.post("/v1/topics/px/commits", json=commit)
+        answer = await one.http.post(COMMITS, json=commit)
         assert (answer.status_code, answer.json()["duplicate"]) == (200, True)
 
 
@@ -375,9 +382,7 @@ async def test_a_stage_that_is_replaced_while_it_is_committed_is_published_as_it
     async with gateways(redis_bus) as (one, other):
         await one.topic()
         await has_topic(other)
-        path, headers = "/v1/topics/px", {"Tidegate-Stage": "s"}
-        staged = await one.http.post(f"{path}/messages", json={"k": 1}, headers=headers)
-        assert staged.status_code == 201
+        await stage(one, {"k": 1})
         ingest_writer = one.gateway.ingest._writer
         read = ingest_writer.staged
 
@@ -385,13 +390,12 @@ async def test_a_stage_that_is_replaced_while_it_is_committed_is_published_as_it
             """Another gateway replaces the stage after this one has read it."""
             monkeypatch.undo()
             found = await read(*asked)
-            replaced = await other.http.post(f"{path}/messages", json={"k": 2}, headers=headers)
-            assert replaced.status_code == 201
+            await stage(other, {"k": 2})
             return found
 
         monkeypatch.setattr(ingest_writer, "staged", read_early)
         commit = {"producer": "w", "run": 1, "sequence": 1, "stages": ["s"]}
-        committed = await one.http.post(f"{path}/commits", json=commit)
+        committed = await one.http.post(COMMITS, json=commit)
         assert (committed.status_code, committed.json()["messages"]) == (200, 1)
         assert await one.sow() == [{"k": 2}]
 
@@ -403,9 +407,7 @@ async def test_a_stage_that_two_commits_name_at_once_is_published_by_one(
     async with gateways(redis_bus) as (one, other):
         await one.topic()
         await has_topic(other)
-        path, headers = "/v1/topics/px", {"Tidegate-Stage": "s"}
-        staged = await one.http.post(f"{path}/messages", json={"k": 1}, headers=headers)
-        assert staged.status_code == 201
+        await stage(one, {"k": 1})
         commits = [{"producer": "w", "run": 1, "sequence": n, "stages": ["s"]} for n in (1, 2)]
         ingest_writer = one.gateway.ingest._writer
         read = ingest_writer.staged
@@ -413,12 +415,12 @@ async def test_a_stage_that_two_commits_name_at_once_is_published_by_one(
         async def read_early(*asked: Any) -> Any:
             """The other gateway commits after this one has read the stage."""
             found = await read(*asked)
-            first = await other.http.post(f"{path}/commits", json=commits[0])
+            first = await other.http.post(COMMITS, json=commits[0])
             assert first.status_code == 200, first.text
             return found
 
         monkeypatch.setattr(ingest_writer, "staged", read_early)
-        second = await one.http.post(f"{path}/commits", json=commits[1])
+        second = await one.http.post(COMMITS, json=commits[1])
         assert (second.status_code, second.json()["code"]) == (412, "precondition-failed")
         await one.publish({"k": 2})
         assert one.gateway.driver.engine.topic("px").head == 2
