@@ -184,7 +184,7 @@ def nightly() -> int:
     del os.environ["TIDEGATE_HYPOTHESIS_PROFILE"]
     run.command("lower bounds", "requirements/lowest.py")
     run.command("vulnerabilities", "requirements/supply.py", "audit")
-    run.command("mutants", "-m", "tests.mutation", "--seed", str(seed), "--seconds", "240")
+    run.command("mutants", "-m", "tests.mutation", "--seed", str(seed), "--seconds", "300")
     run.command("other versions of Python", "requirements/versions.py")
     return run.end()
 

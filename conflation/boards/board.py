@@ -378,11 +378,13 @@ class Board:
         middle = next(islice(self._gone.values(), len(self._gone) // 2, None))
         self.trim(min(horizon, middle.offset))
 
-    def trim_exempt(self, horizon: int) -> None:
-        """Drop replaced exempt messages at or below an offset."""
-        kept = [frame for frame in self._exempt if frame.offset > horizon]
+    def trim_exempt_half(self, horizon: int) -> None:
+        """Drop the older half of the replaced exempt messages, but none after `horizon`."""
+        middle = sorted(frame.offset for frame in self._exempt)[len(self._exempt) // 2]
+        through = min(horizon, middle)
+        kept = [frame for frame in self._exempt if frame.offset > through]
         if len(kept) < len(self._exempt):
-            self.exempt_through = max(self.exempt_through, horizon)
+            self.exempt_through = max(self.exempt_through, through)
             self._exempt = kept
 
 

@@ -30,7 +30,8 @@ FORGOTTEN_AT = 10_000
 TOMBSTONES_MAX = 10_000
 """Tombstones of a board; above it, the older half is forgotten unless a lane needs it."""
 EXEMPTS_MAX = 10_000
-"""Replaced messages that a board keeps because they must not be conflated."""
+"""Replaced messages that a board keeps because they must not be conflated; above it, the older half
+is forgotten unless a lane needs it."""
 DEFERRED_MAX = 1_000
 """Messages whose rows a board may defer."""
 DEFERRED_BYTES_MAX = 1_024
@@ -70,7 +71,7 @@ class Feed:
         self._is_queued = False
         self.message_cost = self._operator.message_cost + feed_id.filter_cost
         self.row_cost = self._operator.row_cost
-        self._tombstones_max = TOMBSTONES_MAX
+        self._tombstones_max, self._exempts_max = TOMBSTONES_MAX, EXEMPTS_MAX
         # Keys that are not those of records may be new for ever, such as the id of an order, and no
         # removal of a record removes them.
         self.forgets = feed_id.shape is None and feed_id.key_spec not in (sow_spec, KeySpec())
@@ -142,11 +143,13 @@ class Feed:
             self.accepted += len(frames)
             if self._is_queued:
                 self._grow(frames)
+            if self.board.exempts > self._exempts_max:
+                self._trim()
             return self._wake((), now)
         changes = [change for frame in frames for change in self._apply(operator.moves(frame))]
         if self._is_queued:
             self._grow([change.frame for change in changes])
-        if self.board.tombstones > self._tombstones_max or self.board.exempts > EXEMPTS_MAX:
+        if self.board.tombstones > self._tombstones_max or self.board.exempts > self._exempts_max:
             self._trim()
         return self._wake(changes, now) if changes or not operator.is_materialized else []
 
@@ -355,11 +358,13 @@ class Feed:
         if self._checkpointed is not None:
             # A removal forgotten before it is stored would bring the record back at the next start.
             needed = min(needed, self._checkpointed)
+        # Later twice what could not be trimmed, or each publish would search it in vain.
         if self.board.tombstones > self._tombstones_max:
             self.board.trim_half(needed)
-            # Twice what could not be trimmed, or each publish would search it in vain.
             self._tombstones_max = max(TOMBSTONES_MAX, 2 * self.board.tombstones)
-        self.board.trim_exempt(needed)
+        if self.board.exempts > self._exempts_max:
+            self.board.trim_exempt_half(needed)
+            self._exempts_max = max(EXEMPTS_MAX, 2 * self.board.exempts)
 
     def _needed(self) -> int:
         """Return the offset after which a lane may still need changes of the board."""

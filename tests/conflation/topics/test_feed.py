@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.manual_driver import ManualDriver, batches, make_frames, tokens
 from tests.support.rules import rule
 from tidegate.conflation.definition import Definition, History
-from tidegate.conflation.frame import Frame
+from tidegate.conflation.frame import Frame, Tombstone
 from tidegate.conflation.lanes.every_message import EveryMessageLane
 from tidegate.conflation.lanes.interval import IntervalLane
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.stateful import StatefulLane
 from tidegate.conflation.operators.filter import rows_of
-from tidegate.conflation.subscription import FeedId, LaneId, Window
-from tidegate.conflation.topics.feed import DEFERRED_BYTES_MAX, DEFERRED_MAX, Feed
+from tidegate.conflation.subscription import Command, FeedId, LaneId, Subscription, Window
+from tidegate.conflation.topics.feed import (
+    DEFERRED_BYTES_MAX,
+    DEFERRED_MAX,
+    EXEMPTS_MAX,
+    TOMBSTONES_MAX,
+    Feed,
+)
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.filter import Filter
 from tidegate.keys.order import Order
@@ -109,6 +117,80 @@ def test_a_board_of_another_key_defers_a_bounded_number_of_rows() -> None:
     topic.publish([Frame(topic.head + 1, large, "[1]")], 0)
     assert feed.is_materialized
     assert len(feed.board) == 2 * DEFERRED_MAX
+
+
+def test_a_board_forgets_the_older_half_of_many_removals() -> None:
+    feed = make_feed()
+    put_and_remove(feed, TOMBSTONES_MAX)
+    assert feed.board.tombstones == TOMBSTONES_MAX
+    put_and_remove(feed, 1)
+    assert feed.board.tombstones == TOMBSTONES_MAX // 2
+    assert feed.board.horizon == TOMBSTONES_MAX + TOMBSTONES_MAX // 2 + 1, "what is before is gone"
+
+
+def test_a_board_keeps_the_removals_that_a_lane_has_still_to_send() -> None:
+    feed = make_feed()
+    member = listening(feed)
+    removed = TOMBSTONES_MAX + 1
+    put_and_remove(feed, removed)
+    assert feed.board.tombstones == removed
+    # The bound has risen, or each publish would search in vain for what may go.
+    member.position = feed.board.head
+    put_and_remove(feed, removed)
+    assert feed.board.tombstones == 2 * removed
+    put_and_remove(feed, 1)
+    assert feed.board.tombstones == removed + 1, "those after the member's position"
+
+
+@pytest.mark.parametrize("has_filter", [False, True])
+def test_a_board_forgets_the_older_half_of_many_exempt_messages(has_filter: bool) -> None:
+    """Whether it looks at each message or not."""
+    feed = Feed(FeedId(KEY, Filter.parse("/v > 0") if has_filter else None), KEY, "px")
+    publish(feed, [EXEMPT] * (EXEMPTS_MAX + 1))
+    assert feed.board.exempts == EXEMPTS_MAX
+    publish(feed, [EXEMPT])
+    assert feed.board.exempts == EXEMPTS_MAX // 2
+    assert feed.board.exempt_through == EXEMPTS_MAX // 2 + 1, "who is behind it is told"
+
+
+@rule("merge-1")
+def test_a_board_keeps_the_exempt_messages_that_a_lane_has_still_to_send() -> None:
+    feed = make_feed()
+    member = listening(feed)
+    publish(feed, [EXEMPT] * (EXEMPTS_MAX + 2))
+    assert feed.board.exempts == EXEMPTS_MAX + 1
+    # The bound has risen, as that of removals.
+    member.position = feed.board.head
+    publish(feed, [EXEMPT] * (EXEMPTS_MAX + 1))
+    assert feed.board.exempts == 2 * (EXEMPTS_MAX + 1)
+    publish(feed, [EXEMPT])
+    assert feed.board.exempts == EXEMPTS_MAX + 1
+
+
+def listening(feed: Feed) -> Member:
+    """A member of a lane of the feed, which has all that was published so far."""
+    lane_id = LaneId(FeedId(KEY), SECOND, oof=True)
+    lane = feed.lane(lane_id)
+    lane.join(member := Member("s", "s1", Subscription("px", Command.SUBSCRIBE, lane_id)))
+    lane.members[member.place] = member
+    return member
+
+
+EXEMPT = Frame(0, b'{"v":1}', "[1]", exempt=True)
+
+
+def publish(feed: Feed, frames: list[Frame]) -> None:
+    """Publish frames with the offsets that follow."""
+    first = feed.board.head + 1
+    numbered = [replace(frame, offset=offset) for offset, frame in enumerate(frames, first)]
+    feed.publish(numbered, 0)
+
+
+def put_and_remove(feed: Feed, keys: int) -> None:
+    """Publish keys that are new, then their removals."""
+    names = [f"[{feed.board.head + each}]" for each in range(keys)]
+    publish(feed, [Frame(0, b"1", name) for name in names])
+    publish(feed, [Tombstone(0, b"", name) for name in names])
 
 
 @rule("interval-9")
