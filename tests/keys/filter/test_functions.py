@@ -66,6 +66,8 @@ RULES: dict[str, list[tuple[str, object]]] = {
         ("EXP(1000)", math.inf),
         ("SINH(-1000)", -math.inf),
         ("POWER(0, -1)", math.inf),
+        ("POWER(0, 2)", 0.0),
+        ("POWER(2, -1)", 0.5),
         ("POWER(-10, 999)", -math.inf),
         ("COT(0)", math.inf),
         ("LOG2(8)", 3.0),

@@ -23,6 +23,9 @@ RULES: dict[str, list[tuple[str, object]]] = {
         ("STRPTIME('00:00:60', '%T')", None),
         ("STRPTIME('00:00:61', '%T')", None),
         ("STRPTIME('12 am', '%I %p')", 0.0),
+        ("STRPTIME('3 PM', '%I %p')", 54000.0),
+        ("STRPTIME('13 PM', '%I %p')", None),
+        ("STRPTIME('0 AM', '%I %p')", None),
         ("STRPTIME('2024 366', '%Y %j')", 1735603200.0),
     ],
 }
