@@ -143,14 +143,12 @@ class Feed:
             self.accepted += len(frames)
             if self._is_queued:
                 self._grow(frames)
-            if self.board.exempts > self._exempts_max:
-                self._trim()
+            self._trim()
             return self._wake((), now)
         changes = [change for frame in frames for change in self._apply(operator.moves(frame))]
         if self._is_queued:
             self._grow([change.frame for change in changes])
-        if self.board.tombstones > self._tombstones_max or self.board.exempts > self._exempts_max:
-            self._trim()
+        self._trim()
         return self._wake(changes, now) if changes or not operator.is_materialized else []
 
     def set_checkpoint(self, offset: int) -> None:
@@ -172,6 +170,7 @@ class Feed:
         if moves:
             self.materializations += 1  # a trace makes the rows at the same moment
             changes = self._apply(moves)
+            self._trim()
             if self._is_watched:  # by lanes that defer messages, and know since when
                 for lane in self.lanes.values():
                     if lane.sees_every_message:
@@ -353,18 +352,21 @@ class Feed:
         return armed
 
     def _trim(self) -> None:
-        """Let the board forget what no lane needs, by the lane that is furthest back."""
-        needed = self._needed()
+        """Let the board forget some of what no lane needs, if it keeps too much."""
+        board = self.board
+        if board.tombstones <= self._tombstones_max and board.exempts <= self._exempts_max:
+            return
+        needed = self._needed()  # by the lane that is furthest back
         if self._checkpointed is not None:
             # A removal forgotten before it is stored would bring the record back at the next start.
             needed = min(needed, self._checkpointed)
         # Later twice what could not be trimmed, or each publish would search it in vain.
-        if self.board.tombstones > self._tombstones_max:
-            self.board.trim_half(needed)
-            self._tombstones_max = max(TOMBSTONES_MAX, 2 * self.board.tombstones)
-        if self.board.exempts > self._exempts_max:
-            self.board.trim_exempt_half(needed)
-            self._exempts_max = max(EXEMPTS_MAX, 2 * self.board.exempts)
+        if board.tombstones > self._tombstones_max:
+            board.trim_half(needed)
+            self._tombstones_max = max(TOMBSTONES_MAX, 2 * board.tombstones)
+        if board.exempts > self._exempts_max:
+            board.trim_exempt_half(needed)
+            self._exempts_max = max(EXEMPTS_MAX, 2 * board.exempts)
 
     def _needed(self) -> int:
         """Return the offset after which a lane may still need changes of the board."""

@@ -142,13 +142,19 @@ def test_a_board_keeps_the_removals_that_a_lane_has_still_to_send() -> None:
     assert feed.board.tombstones == removed + 1, "those after the member's position"
 
 
-@pytest.mark.parametrize("has_filter", [False, True])
-def test_a_board_forgets_the_older_half_of_many_exempt_messages(has_filter: bool) -> None:
-    """Whether it looks at each message or not."""
-    feed = Feed(FeedId(KEY, Filter.parse("/v > 0") if has_filter else None), KEY, "px")
-    publish(feed, [EXEMPT] * (EXEMPTS_MAX + 1))
+@pytest.mark.parametrize(
+    "feed_id",
+    [FeedId(KEY), FeedId(KEY, Filter.parse("/v > 0")), FeedId(KeySpec.parse("[/v]"))],
+    ids=["every message is a row", "some are", "rows are made later"],
+)
+def test_a_board_forgets_the_older_half_of_many_exempt_messages(feed_id: FeedId) -> None:
+    feed = Feed(feed_id, KEY, "px")
+    for offset in range(1, EXEMPTS_MAX + 2):
+        feed.publish([replace(EXEMPT, offset=offset)], 0)
+    feed.materialize()
     assert feed.board.exempts == EXEMPTS_MAX
-    publish(feed, [EXEMPT])
+    feed.publish([replace(EXEMPT, offset=EXEMPTS_MAX + 2)], 0)
+    feed.materialize()
     assert feed.board.exempts == EXEMPTS_MAX // 2
     assert feed.board.exempt_through == EXEMPTS_MAX // 2 + 1, "who is behind it is told"
 
