@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,8 @@ class Node(Child):
         try:
             return await client.execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py
         finally:
-            await client.aclose()
+            # A cancellation in this moment would leave its connection open.
+            await asyncio.shield(client.aclose())
 
     async def follows(self) -> bool:
         """Whether it is a replica that has all that its primary had a moment ago."""

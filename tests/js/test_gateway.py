@@ -147,7 +147,8 @@ def test_a_large_snapshot_and_a_large_flush_are_one_change_each(
 ) -> None:
     publish(gateway, *({"id": n, "n": 0} for n in range(2_500)))
     node.run(
-        "state.rows = state.gateway.subscribe('px', {interval: 200}); state.sizes = [];"
+        # Longer than a busy gateway takes for all of the messages.
+        "state.rows = state.gateway.subscribe('px', {interval: 2000}); state.sizes = [];"
         "state.rows.addEventListener('change',"
         " ({added, changed}) => state.sizes.push([added.length, changed.length]));"
         "await state.rows.ready"
