@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate.keys.spec import split_list
 from tidegate.pipeline.definitions.shared import (
     module_of_kind,
     read_dead_letters,
@@ -32,6 +33,17 @@ OF_SOURCE = dict.fromkeys(
     ("filter", "interval", "options", "topic"),
     'belongs in source = {topic = "prices", options = "conflation=1s"}',
 )
+OF_TIME = frozenset(
+    {
+        *("batch_size", "conflation", "edge", "flush_on", "max", "max_age", "min", "pace"),
+        *("rate", "rate_max_gap", "bookmark_not_found", "progress"),
+        *("live", "non_regex_topic", "oof"),
+    }
+)
+"""Options that say when rows are sent, and not which: a position stays where one of these changes.
+
+The last three change nothing here: removals (`oof`) are asked for wherever there are any.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +66,16 @@ class ForwardDefinition:
     @property
     def identity(self) -> str:
         """A hash of what a position belongs to: the rows, and where they go."""
-        parts = "\0".join((self.topic, self.filter or "", self.sink.label))
-        return hashlib.blake2b(parts.encode(), digest_size=8).hexdigest()
+        parts = [self.topic, self.filter or "", self.sink.label, *_options_of_rows(self.options)]
+        return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def _options_of_rows(options: str) -> list[str]:
+    """Return the options that choose or make rows, in an order that is not the text's."""
+    # A gateway allows spaces around both signs, and a comma at the end.
+    given = [part.partition("=") for part, _ in split_list(options)]
+    found = {name.strip(): f"{equals}{value.strip()}" for name, equals, value in given}
+    return sorted(name + value for name, value in found.items() if name not in {"", *OF_TIME})
 
 
 def read_definitions(path: Path, gateway: str | None = None) -> list[ForwardDefinition]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.forward.forwarding import definitions
+from tests.support.rules import rule
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, SourceUnreachable
 from tidegate.pipeline.forward.position import PositionFile
 
@@ -125,13 +126,28 @@ def test_a_target_that_keeps_its_position_has_no_file(tmp_path: Path) -> None:
     assert found.sink.label == "kafka topic k"
 
 
-def test_options_do_not_end_a_position_but_rows_and_target_do(tmp_path: Path) -> None:
+@rule("forward-2")
+def test_options_of_time_do_not_end_a_position_but_rows_and_target_do(tmp_path: Path) -> None:
     def identity(text: str) -> str:
         [found] = definitions(tmp_path, text, GATEWAY)
         return found.identity
 
-    same = {identity(FILE), identity(FILE.replace('"t"', '"t", options = "conflation=2s"'))}
+    def of_options(options: str) -> str:
+        return identity(FILE.replace('"t"', f'"t", options = "{options}"'))
+
+    same = {
+        identity(FILE),
+        of_options("conflation=2s"),
+        of_options("conflation = 1s , pace=key,edge=leading,"),
+        of_options("oof,flush_on=[/px > 1],max_age=5s"),
+    }
     others = {
+        of_options("conflation=1s,conflation_key=[/a,/b]"),
+        of_options("select=[-/,+/a]"),
+        of_options("select=[-/,+/b]"),
+        of_options("top_n=10"),
+        of_options("never=[/k IN ('1,conflation=2s', 2)]"),
+        of_options("receipt"),
         identity(FILE.replace('"t"', '"u"')),
         identity(FILE.replace('"t"', '"t", filter = "/k > 1"')),
         identity(FILE.replace('"s"', '"other"')),
@@ -139,4 +155,6 @@ def test_options_do_not_end_a_position_but_rows_and_target_do(tmp_path: Path) ->
         identity(FILE.replace(":1/2", ":1?db=2")),
     }
     assert len(same) == 1
-    assert len(others | same) == 6
+    assert len(others | same) == 12
+    alike = {of_options("top_n=10,skip_n=5"), of_options("skip_n = 5,conflation=3s, top_n=10")}
+    assert len(alike) == 1

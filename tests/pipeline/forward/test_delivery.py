@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -109,6 +110,32 @@ def test_rows_and_their_position_are_stored_in_one_step(tmp_path: Path) -> None:
         letters = journal(address, "t.undelivered")
         assert {each["reason"] for each in letters} == {"unlucky"}
     assert not list(tmp_path.glob("*.position*"))
+
+
+def has_position(ledger: Ledger, identity: str) -> bool:
+    return bool(ledger.positions.get(identity))
+
+
+@rule("forward-2")
+def test_with_other_fields_all_records_are_sent_again(tmp_path: Path) -> None:
+    ledger = Ledger(failures=0)
+    with serving_here() as address, Gateway(address) as gateway:
+        gateway.put_topic("t", {"key": ["/k"]})
+        gateway.publish("t", {"k": 1, "n": 2})
+        for options in ("select=[-/,+/k]", "conflation=1s,select=[-/,+/k]", "select=[-/,+/n]"):
+            [read] = definitions(tmp_path, FILE.replace("conflation=50ms", options), address)
+            stop, forward = Stop(), replace(read, sink=ledger)
+            with ThreadPoolExecutor(1) as threads:
+                running = threads.submit(run_forwards, [forward], RunOptions(), stop, print)
+                eventually(partial(has_position, ledger, forward.identity), True)
+                stop.ask()
+                running.result(HANGS_S)
+    assert ledger.rows == [
+        ("reset", None),
+        ("snapshot", {"k": 1}),
+        ("reset", None),
+        ("snapshot", {"n": 2}),
+    ]
 
 
 @dataclass
