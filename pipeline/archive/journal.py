@@ -16,10 +16,16 @@ from tidegate.pipeline.archive.archiving import ArchiveJob, Archiving
 from tidegate.pipeline.archive.folder import TopicFolder, TopicShape, compact
 from tidegate.pipeline.connection import AT_ONCE, PATIENT, reported_retry
 from tidegate.pipeline.definitions.toml import TOPIC
-from tidegate.pipeline.errors import ArchiveUnusable, GatewayRefused, PipelineError, UsageInvalid
+from tidegate.pipeline.errors import GatewayRefused, UsageInvalid
 from tidegate.pipeline.format.journal import open_journal
 from tidegate.pipeline.format.options import ReadOptions
-from tidegate.pipeline.operations.shutdown import STOPPING, Stop, print_error, print_line
+from tidegate.pipeline.operations.shutdown import (
+    STOPPING,
+    Stop,
+    print_error,
+    print_line,
+    until_stopped,
+)
 from tidegate.pipeline.operations.status import Totals, progress_line
 from tidegate.pipeline.operations.supervisor import RunOptions, Say, StartGate, Supervisor
 from tidegate.pipeline.operations.watch import (
@@ -53,30 +59,19 @@ class JournalArguments:
 
 
 def journal(arguments: JournalArguments) -> int:
-    """Archive until stopped, or until all is archived; return the exit code of the command line.
+    """Archive until stopped; return the exit code, as `until_stopped` does.
 
-    0: stopped by SIGTERM, with `available_now` when all is archived, with `compact` when files
-    are put together; 130: by SIGINT; else 1, 2, 3 or 78 after one line on standard error.
+    With `available_now` it ends when all is archived, with `compact` when files are put together.
 
     Raises:
         CutOff: a signal has come before it ran, or while it waited for its next start.
     """
-    stop = Stop()
-    try:
-        with stop.listening():
-            archive_topic(
-                arguments,
-                stop,
-                print_line,
-                retry=reported_retry(arguments.source.gateway, print_error, stop.pause),
-            )
-    except PipelineError as error:
-        print_error(str(error))
-        return error.exit_code
-    except OSError as error:
-        print_error(f"{arguments.archive}: {error.strerror or error}")
-        return ArchiveUnusable.exit_code
-    return stop.exit_code
+
+    def run(stop: Stop) -> None:
+        retry = reported_retry(arguments.source.gateway, print_error, stop.pause)
+        archive_topic(arguments, stop, print_line, retry=retry)
+
+    return until_stopped(run, arguments.archive)
 
 
 def archive_topic(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,14 +27,14 @@ from tidegate.pipeline.archive.replaying import (
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.connection import PATIENT, as_pipeline_errors, gateway_at, reported_retry
 from tidegate.pipeline.definitions.toml import TOPIC
-from tidegate.pipeline.errors import (
-    EXIT_DONE,
-    EXIT_INTERRUPTED,
-    ArchiveUnusable,
-    PipelineError,
-    UsageInvalid,
+from tidegate.pipeline.errors import PipelineError, UsageInvalid
+from tidegate.pipeline.operations.shutdown import (
+    Stop,
+    Stopped,
+    print_error,
+    print_line,
+    until_stopped,
 )
-from tidegate.pipeline.operations.shutdown import Stop, Stopped, print_error, print_line
 from tidegate.pipeline.operations.status import PROGRESS_EVERY_S
 from tidegate.pipeline.operations.supervisor import Say
 
@@ -59,32 +58,22 @@ class ReplayArguments:
 
 
 def replay(arguments: ReplayArguments) -> int:
-    """Publish until the end or until stopped; return the exit code of the command line.
+    """Publish until the end or until stopped; return the exit code, as `until_stopped` does.
 
-    0: at the end, or stopped by SIGTERM; 130: by SIGINT; else 1, 2, 3 or 78 after one line on
-    standard error. After an early stop the same command continues.
+    After an early stop the same command continues.
 
     Raises:
         CutOff: a second signal has come, while a request was under way.
     """
-    stop = Stop()
-    try:
+
+    def run(stop: Stop) -> None:
+        retry = reported_retry(arguments.gateway, print_error, stop.pause)
         # The first signal ends a replay after the request under way, the second at once: the next
         # run then sends that request again under its number.
-        with stop.listening(), suppress(Stopped), stop.cutting_off(signals=2):
-            publish(
-                arguments,
-                Clock(stop),
-                print_line,
-                reported_retry(arguments.gateway, print_error, stop.pause),
-            )
-    except PipelineError as error:
-        print_error(str(error))
-        return error.exit_code
-    except OSError as error:
-        print_error(f"{arguments.path}: {error.strerror or error}")
-        return ArchiveUnusable.exit_code
-    return EXIT_INTERRUPTED if stop.interrupted else EXIT_DONE
+        with stop.cutting_off(signals=2):
+            publish(arguments, Clock(stop), print_line, retry)
+
+    return until_stopped(run, arguments.path)
 
 
 class Progress:

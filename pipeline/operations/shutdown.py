@@ -12,10 +12,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
 
-from tidegate.pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED, PipelineError
+from tidegate.pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED, ArchiveUnusable, PipelineError
 
 # Java runs in its own process session, so Ctrl-C reaches only this process.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -150,19 +151,31 @@ def signals_held() -> Iterator[None]:
             os.kill(os.getpid(), held_number)  # to the process: this thread may have blocked it
 
 
-def until_stopped(run: Callable[[Stop], None]) -> int:
-    """Run until a signal stops it; return the exit code of the command line.
+def until_stopped(run: Callable[[Stop], object], place: Path | None = None) -> int:
+    """Run until the end, or until a signal stops it; return the exit code of the command line.
 
-    0: stopped by SIGTERM; 130: by SIGINT; 1, 2, 3 and 78 as for every command, after one line on
+    0: at the end, or stopped by SIGTERM; 130: by SIGINT; else 1, 2, 3 or 78, after one line on
     standard error.
+
+    Args:
+        run: is given the request to stop.
+        place: what the line names where files cannot be used; without it that error is raised.
+
+    Raises:
+        CutOff: from a block of `run` that a signal has cut off.
     """
     stop = Stop()
     try:
-        with stop.listening():
+        with stop.listening(), suppress(Stopped):
             run(stop)
     except PipelineError as error:
         print_error(str(error))
         return error.exit_code
+    except OSError as error:
+        if place is None:
+            raise
+        print_error(f"{place}: {error.strerror or error}")
+        return ArchiveUnusable.exit_code
     return stop.exit_code
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from tidegate.pipeline.connection import AT_ONCE, default_gateway, reported_retry
 from tidegate.pipeline.definitions.spark_topics import streams_of
 from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
-from tidegate.pipeline.errors import PipelineError
-from tidegate.pipeline.operations.shutdown import STOPPING, Stop, print_error, print_line
+from tidegate.pipeline.operations.shutdown import STOPPING, Stop, print_line, until_stopped
 from tidegate.pipeline.operations.status import StreamStatus, progress_line
 from tidegate.pipeline.operations.supervisor import DEFAULT_OPTIONS, RunOptions, Say
 from tidegate.pipeline.operations.watch import (
@@ -50,24 +49,14 @@ def run(
     topics: Topics | None = None,
     gateway: str | None = None,
 ) -> int:
-    """Run the streams of a file, of topics, or of both; return the exit code of the command line.
+    """Run the streams of a file, of topics, or of both; return the exit code, as `until_stopped`.
 
-    `gateway` overrides the one that the file names.
-
-    0: stopped by SIGTERM, or with `available_now` when all is read; 130: by SIGINT; 1, 2, 3 and
-    78 as for every command, after one line on standard error.
+    With `available_now` they end when all is read. `gateway` overrides the one that the file names.
 
     Raises:
         CutOff: a signal has come before the streams ran.
     """
-    stop = Stop()
-    try:
-        with stop.listening():
-            run_streams(path, topics, options, stop, print_line, gateway)
-    except PipelineError as error:
-        print_error(str(error))
-        return error.exit_code
-    return stop.exit_code
+    return until_stopped(lambda stop: run_streams(path, topics, options, stop, print_line, gateway))
 
 
 def run_streams(
