@@ -23,6 +23,7 @@ PROGRAM = "tidegate pipeline"
 OTHERS = ("ingest", "forward")
 """Commands other than `tidegate pipeline` that run from here."""
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+Decorator = Callable[[Callable[..., int]], Callable[..., int]]
 
 
 class _Folder(click.Path):
@@ -93,6 +94,11 @@ gateway_option = click.option(
     show_default=True,
     help="Address of the gateway.",
 )
+file_gateway_option = click.option(
+    "--gateway",
+    metavar="URL",
+    help="Address of the gateway (the file's, else TIDEGATE_GATEWAY, else http://127.0.0.1:8080).",
+)
 no_restart_option = click.option(
     "--no-restart", is_flag=True, help="End a stream at its first failure."
 )
@@ -102,7 +108,7 @@ metrics_port_option = click.option(
 metrics_host_option = click.option(
     "--metrics-host", default=LOCALHOST, show_default=True, metavar="HOST"
 )
-RUN_OPTIONS = (
+ON_SPARK = (
     token_option,
     master_option,
     click.option("--available-now", is_flag=True, help="End when all that is there was read."),
@@ -110,28 +116,32 @@ RUN_OPTIONS = (
     metrics_port_option,
     metrics_host_option,
 )
+WITHOUT_SPARK = (
+    click.argument("file", type=PATH),
+    file_gateway_option,
+    token_option,
+    no_restart_option,
+    metrics_port_option,
+    metrics_host_option,
+)
+OF_A_RUN = ("master", "available_now", "metrics_port", "metrics_host")
 
 
-def with_run_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add the options of running streams to a verb, which gets them as `options`."""
+def with_options(*options: Decorator) -> Decorator:
+    """Return what adds options to a verb that runs streams; it gets `RunOptions` as `options`."""
 
-    @functools.wraps(function)
-    def called(
-        *,
-        master: str,
-        available_now: bool,
-        no_restart: bool,
-        metrics_port: int | None,
-        metrics_host: str,
-        **others: object,
-    ) -> int:
-        options = RunOptions(master, available_now, not no_restart, metrics_port, metrics_host)
-        return function(options=options, **others)
+    def decorate(function: Callable[..., int]) -> Callable[..., int]:
+        @functools.wraps(function)
+        def called(*, no_restart: bool, **given: Any) -> int:
+            of_run = {name: given.pop(name) for name in OF_A_RUN if name in given}
+            return function(options=RunOptions(restarts=not no_restart, **of_run), **given)
 
-    verb: Callable[..., int] = called
-    for option in reversed(RUN_OPTIONS):
-        verb = option(verb)
-    return verb
+        verb: Callable[..., int] = called
+        for option in reversed(options):
+            verb = option(verb)
+        return verb
+
+    return decorate
 
 
 # --- verbs
@@ -160,15 +170,11 @@ def pipeline() -> None:
 )
 @click.argument("file", type=PATH, required=False)
 @click.option("--topics", is_flag=True, help="Fill each topic whose source says engine: spark.")
-@click.option(
-    "--gateway",
-    metavar="URL",
-    help="Address of the gateway (the file's, else TIDEGATE_GATEWAY, else http://127.0.0.1:8080).",
-)
+@file_gateway_option
 @click.option(
     "--checkpoints", type=FOLDER, metavar="DIR", help=f"Checkpoints of --topics ({CHECKPOINTS})."
 )
-@with_run_options
+@with_options(*ON_SPARK)
 def run(
     file: Path | None,
     topics: bool,
@@ -255,7 +261,7 @@ def plan(
 @click.option("--checkpoint", type=FOLDER, metavar="DIR", help="(in the archive)")
 @click.option("--interval", default="10s", show_default=True, help="Time between two files.")
 @click.option("--compact", is_flag=True, help="Merge small files, and end.")
-@with_run_options
+@with_options(*ON_SPARK)
 def journal(**arguments: Any) -> int:
     """Archive a topic to Parquet."""
     from tidegate.pipeline.archive.journal import JournalArguments, journal
@@ -305,40 +311,6 @@ def replay(keys: tuple[str, ...], **arguments: Any) -> int:
 
 # --- tidegate ingest, tidegate forward
 
-CONNECTOR_OPTIONS = (
-    click.argument("file", type=PATH),
-    click.option(
-        "--gateway",
-        metavar="URL",
-        help=(
-            "Address of the gateway (the file's, else TIDEGATE_GATEWAY, else "
-            "http://127.0.0.1:8080)."
-        ),
-    ),
-    token_option,
-    no_restart_option,
-    metrics_port_option,
-    metrics_host_option,
-)
-
-
-def with_connector_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add file and options of a command that runs without Spark; it gets `options`."""
-
-    @functools.wraps(function)
-    def called(
-        *, no_restart: bool, metrics_port: int | None, metrics_host: str, **others: object
-    ) -> int:
-        options = RunOptions(
-            restarts=not no_restart, metrics_port=metrics_port, metrics_host=metrics_host
-        )
-        return function(options=options, **others)
-
-    verb: Callable[..., int] = called
-    for option in reversed(CONNECTOR_OPTIONS):
-        verb = option(verb)
-    return verb
-
 
 @click.command(
     epilog=(
@@ -353,7 +325,7 @@ def with_connector_options(function: Callable[..., int]) -> Callable[..., int]:
     ),
     context_settings=CONTEXT,
 )
-@with_connector_options
+@with_options(*WITHOUT_SPARK)
 def ingest(file: Path, gateway: str | None, options: RunOptions) -> int:
     """Publish what brokers, files and sockets have to topics, without Java."""
     from tidegate.pipeline.ingest.run import ingest
@@ -373,7 +345,7 @@ def ingest(file: Path, gateway: str | None, options: RunOptions) -> int:
     ),
     context_settings=CONTEXT,
 )
-@with_connector_options
+@with_options(*WITHOUT_SPARK)
 def forward(file: Path, gateway: str | None, options: RunOptions) -> int:
     """Send topics at their interval to other systems, without Java."""
     from tidegate.pipeline.forward.run import forward

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.pipeline.archive import journal, replay
-from tidegate.pipeline.command import command, with_run_options
+from tidegate.pipeline.command import ON_SPARK, command, with_options
 from tidegate.pipeline.operations.supervisor import DEFAULT_OPTIONS, RunOptions
 
 
@@ -86,7 +86,7 @@ def read(*words: str) -> RunOptions:
     taken: list[RunOptions] = []
 
     @click.command()
-    @with_run_options
+    @with_options(*ON_SPARK)
     def verb(options: RunOptions) -> int:
         taken.append(options)
         return 0
