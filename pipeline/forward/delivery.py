@@ -35,7 +35,9 @@ class Forward(ThreadStream):
     """
 
     def __init__(self, definition: ForwardDefinition, say: Say) -> None:
-        super().__init__(definition.name, definition.gateway)
+        name, topic = definition.name, definition.topic
+        headline = f"{name}: topic {topic} to {definition.sink.label}"
+        super().__init__(name, definition.gateway, headline, definition.dead_letters)
         self.definition = definition
         self._say = say
 

@@ -29,9 +29,4 @@ def run_forwards(
     Raises:
         PipelineError: what ended the first forward that failed for good, as one sentence.
     """
-    dead_letters = {each.name: each.dead_letters for each in definitions}
-    forwards = {
-        f"{each.name}: topic {each.topic} to {each.sink.label}": Forward(each, report)
-        for each in definitions
-    }
-    run_threads(forwards, dead_letters, options, stop, report)
+    run_threads([Forward(each, report) for each in definitions], options, stop, report)

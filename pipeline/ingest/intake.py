@@ -24,7 +24,9 @@ class Intake(ThreadStream):
     """
 
     def __init__(self, definition: IngestDefinition, say: Say) -> None:
-        super().__init__(definition.name, definition.gateway)
+        name, topic = definition.name, definition.topic
+        headline = f"{name}: {definition.source.label} to topic {topic}"
+        super().__init__(name, definition.gateway, headline, definition.dead_letters)
         self.definition = definition
         self._say = say
 

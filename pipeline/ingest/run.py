@@ -29,9 +29,4 @@ def run_sources(
     Raises:
         PipelineError: what ended the first source that failed for good, as one sentence.
     """
-    dead_letters = {each.name: each.dead_letters for each in definitions}
-    intakes = {
-        f"{each.name}: {each.source.label} to topic {each.topic}": Intake(each, report)
-        for each in definitions
-    }
-    run_threads(intakes, dead_letters, options, stop, report)
+    run_threads([Intake(each, report) for each in definitions], options, stop, report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -43,30 +43,28 @@ class ThreadStream:
     Args:
         name: the name of its definition.
         gateway: the address of the gateway that gets its status.
+        headline: the line that is printed at its start.
+        dead_letters: the topic of what was refused.
 
     Attributes:
         run: the run since the newest start.
+        totals: counts of all runs; replaced by the thread of the run, read by others.
     """
 
     held_keys = None
     merger_failures = None
 
-    def __init__(self, name: str, gateway: str) -> None:
+    def __init__(self, name: str, gateway: str, headline: str, dead_letters: str) -> None:
         self.name = name
         self.gateway = gateway
+        self.headline = headline
+        self.dead_letters = dead_letters
         self.run: ThreadRun | None = None
-        self._totals = Totals()
-        self._lock = threading.Lock()
+        self.totals = Totals()
 
     def work(self, run: ThreadRun) -> None:
         """Read and write until the run is asked to end."""
         raise NotImplementedError
-
-    @property
-    def totals(self) -> Totals:
-        """Counts of all runs."""
-        with self._lock:
-            return self._totals
 
     @property
     def working_s(self) -> float | None:
@@ -81,15 +79,14 @@ class ThreadStream:
 
     def count(self, batch: BatchCount, took_s: float) -> None:
         """Add a batch to the totals."""
-        with self._lock:
-            self._totals = self._totals.with_batch(
-                messages=batch.messages,
-                published=batch.published,
-                repeated=batch.repeated,
-                refused=batch.refused,
-                unmatched=batch.unmatched,
-                took_s=took_s,
-            )
+        self.totals = self.totals.with_batch(
+            messages=batch.messages,
+            published=batch.published,
+            repeated=batch.repeated,
+            refused=batch.refused,
+            unmatched=batch.unmatched,
+            took_s=took_s,
+        )
 
 
 class ThreadRun:
@@ -183,17 +180,12 @@ def stop_threads(streams: Sequence[ThreadStream]) -> None:
 
 
 def run_threads(
-    streams: Mapping[str, ThreadStream],
-    dead_letters: Mapping[str, str],
-    options: RunOptions,
-    stop: Stop,
-    report: Say,
+    streams: Sequence[ThreadStream], options: RunOptions, stop: Stop, report: Say
 ) -> None:
     """Run streams until all have ended, or `stop` is asked for.
 
     Args:
-        streams: by the line that is printed at their start.
-        dead_letters: by a stream's name the topic of what was refused.
+        streams: not started yet.
         options: how they are run.
         stop: ends them in order.
         report: prints a line.
@@ -204,8 +196,10 @@ def run_threads(
     if options.metrics_port is not None and find_spec("prometheus_client") is None:
         raise ExtraMissing("--metrics-port needs the extra ingest: pip install 'tidegate[ingest]'")
 
+    dead_letters = {each.name: f"topic {each.dead_letters}" for each in streams}
+
     def line(now: StreamStatus) -> str:
-        return progress_line(now, f"topic {dead_letters[now.name]}")
+        return progress_line(now, dead_letters[now.name])
 
     members = [
         Supervisor(
@@ -216,15 +210,14 @@ def run_threads(
             say=report,
             gate=StartGate(),  # its own: threads need not start one after the other
         )
-        for each in streams.values()
+        for each in streams
     ]
     with ExitStack() as opened:
-        gateways = {each.gateway for each in streams.values()}
+        gateways = {each.gateway for each in streams}
         sinks = opened.enter_context(status_sinks(options, gateways, line, report))
-        stop_all = partial(stop_threads, list(streams.values()))
-        opened.enter_context(ending_in_order(stop_all, members, sinks))
-        for headline, member in zip(streams, members, strict=True):
-            report(headline)
+        opened.enter_context(ending_in_order(partial(stop_threads, streams), members, sinks))
+        for each, member in zip(streams, members, strict=True):
+            report(each.headline)
             member.start_first()
         watch(members, sinks, stop, report)
         if stop.asked:
