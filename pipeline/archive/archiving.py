@@ -25,9 +25,8 @@ from tidegate.pipeline.archive.writing import (
     write_parts,
 )
 from tidegate.pipeline.definitions.source import TopicSource
-from tidegate.pipeline.errors import ArchiveUnusable, PipelineError, SourceLost, from_spark
-from tidegate.pipeline.operations.spark_run import SparkRun, spark_errors
-from tidegate.pipeline.operations.status import Totals
+from tidegate.pipeline.errors import ArchiveUnusable, PipelineError, SourceLost
+from tidegate.pipeline.operations.spark_run import QueryStream, spark_errors
 from tidegate.pipeline.operations.supervisor import Say
 from tidegate.pipeline.operations.watch import stop_queries
 from tidegate.pipeline.sinks.tasks import task_attempt
@@ -35,7 +34,6 @@ from tidegate.pipeline.sources.source import journal_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 ROWS_PER_BATCH = 200_000
 COMPACTS_AGAIN_S = 600.0
@@ -54,8 +52,10 @@ class ArchiveJob:
     checkpoint: Path
 
 
-class Archiving:
-    """A stream that archives one topic (a `SupervisedStream`).
+class Archiving(QueryStream):
+    """A stream that archives one topic.
+
+    Its name has a dot, so that no stream of a definition file has the same.
 
     Args:
         folder: locked by this process.
@@ -63,11 +63,6 @@ class Archiving:
         epoch: the topic's.
         ask_epoch: returns the topic's current epoch; raises PipelineError.
         say: gets a line when something has changed.
-
-    Attributes:
-        name: has a dot, so that no stream of a definition file has the same.
-        query: that of the newest start.
-        totals: counts since the first start.
     """
 
     held_keys = None
@@ -81,28 +76,14 @@ class Archiving:
         ask_epoch: Callable[[], str],
         say: Say,
     ) -> None:
-        self.name = f"journal.{job.topic}"
-        self.query: StreamingQuery | None = None
-        self.totals = Totals()
+        super().__init__(f"journal.{job.topic}")
         self._folder = folder
         self._job = job
         self._epoch = epoch
         self._ask_epoch = ask_epoch
         self._say = say
         self._run = secrets.token_hex(4)
-        self._begun_s: float | None = None
         self._compacts_at_s = 0.0
-
-    @property
-    def run(self) -> SparkRun | None:
-        """The run since the newest start."""
-        return SparkRun.of(self.name, self.query, self.totals.newest)
-
-    @property
-    def working_s(self) -> float | None:
-        """For how many seconds a batch has been worked on; None between two of them."""
-        begun_s = self._begun_s
-        return None if begun_s is None else time.monotonic() - begun_s
 
     def mends(self, error: PipelineError) -> bool:
         """Return whether a new start mends an error: the topic has begun again."""
@@ -153,15 +134,8 @@ class Archiving:
             self._say(f"{self._job.topic} has begun again: its epoch is {epoch} from now on")
 
     def _write_batch(self, epoch: str, rows: DataFrame, number: int) -> None:
-        from py4j.protocol import Py4JError
-
-        self._begun_s = time.monotonic()
-        try:
+        with self._timed_batch():
             self._archive(rows, epoch, number)
-        except Py4JError as error:  # in one sentence: Spark cannot search very long texts
-            raise from_spark(self.name, str(error)) from None
-        finally:
-            self._begun_s = None
 
     def _edge(self, epoch: str) -> Edge:
         """Return where the archive ends, as seen from an epoch.

@@ -1,14 +1,21 @@
-"""A query of Spark as its supervisor sees it."""
+"""A query of Spark, and the stream that it runs, as the supervisor sees them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.pipeline.errors import PipelineError, from_spark
-from tidegate.pipeline.operations.status import Pace, finds_nothing, is_initializing, pace_of
+from tidegate.pipeline.operations.status import (
+    Pace,
+    Totals,
+    finds_nothing,
+    is_initializing,
+    pace_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -55,6 +62,52 @@ class SparkRun:
         """Return the pace of the newest batch; `before` if there was none since."""
         # Spark reports only its newest trigger, which may have been no batch.
         return pace_of(self.query.lastProgress, before, self.newest)
+
+
+class QueryStream:
+    """A stream that runs as queries of Spark (a `SupervisedStream`); a subclass starts them.
+
+    Attributes:
+        name: the stream's name.
+        query: that of the newest start.
+        totals: counts since the first start; replaced by the thread of the query, read by others.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.query: StreamingQuery | None = None
+        self.totals = Totals()
+        self._begun_s: float | None = None
+
+    @property
+    def run(self) -> SparkRun | None:
+        """The run since the newest start."""
+        return SparkRun.of(self.name, self.query, self.totals.newest)
+
+    @property
+    def working_s(self) -> float | None:
+        """For how many seconds a batch has been worked on; None between two of them."""
+        begun_s = self._begun_s
+        return None if begun_s is None else time.monotonic() - begun_s
+
+    @contextmanager
+    def _timed_batch(self) -> Iterator[float]:
+        """Yield the time at which a batch begins; turn an error of py4j into one of the stream.
+
+        Raises:
+            PipelineError: the stream's own sentence, or Spark's.
+        """
+        from py4j.protocol import Py4JError
+
+        self._begun_s = begun_s = time.monotonic()
+        try:
+            yield begun_s
+        except Py4JError as error:
+            # In one sentence: Spark searches the text of a py4j error by a regular expression that
+            # recurses for each character, and a long text would kill the query's thread silently.
+            raise from_spark(self.name, str(error)) from None
+        finally:
+            self._begun_s = None
 
 
 @contextmanager

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.pipeline.definitions.stream import ParquetSink, StreamDefinition, TopicSink
 from tidegate.pipeline.errors import from_spark
-from tidegate.pipeline.operations.spark_run import SparkRun
-from tidegate.pipeline.operations.status import Totals
+from tidegate.pipeline.operations.spark_run import QueryStream
 from tidegate.pipeline.sinks.dead_letters import DeadLetters
 from tidegate.pipeline.sinks.parquet import ParquetWriter
 from tidegate.pipeline.sinks.sink import Batch, BatchResult, Sink
@@ -21,7 +20,6 @@ from tidegate.pipeline.streams.views import ViewBatches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 
 # --- pacing: batches go out an interval apart, with what was published until just before
@@ -87,34 +85,20 @@ QUERY_ID = "sql.streaming.queryId"
 POLL_EVERY_MS = 100
 
 
-class Stream:
+class Stream(QueryStream):
     """A definition and, once started, its query; `sink` replaces the definition's sink."""
 
     def __init__(self, definition: StreamDefinition, sink: Sink | None = None) -> None:
+        super().__init__(definition.name)
         self.definition = definition
-        self.query: StreamingQuery | None = None
         self._sink = sink or open_sink(definition)
         view = definition.view
         self._batches = ViewBatches(definition, view) if view else ConflatedBatches(definition)
-        self._totals = Totals()
         self._pacing = Pacing(definition.interval_ms / 1_000)
-        self._begun_s: float | None = None
         self._run = 0
         self._first = 0
         self._leaving = threading.Event()
         self._spark: SparkSession | None = None
-        self._lock = threading.Lock()
-
-    @property
-    def totals(self) -> Totals:
-        """Counts of the batches done so far."""
-        with self._lock:
-            return self._totals
-
-    @property
-    def run(self) -> SparkRun | None:
-        """The run since the newest start."""
-        return SparkRun.of(self.definition.name, self.query, self.totals.newest)
 
     @property
     def held_keys(self) -> int | None:
@@ -125,12 +109,6 @@ class Stream:
     def merger_failures(self) -> int | None:
         """How often its merger has failed since its checkpoint began; None where it has none."""
         return self._batches.merger_failures
-
-    @property
-    def working_s(self) -> float | None:
-        """For how many seconds a batch has been worked on; None between two of them."""
-        begun_s = self._begun_s
-        return None if begun_s is None else time.monotonic() - begun_s
 
     def start(self, spark: SparkSession, checkpoint: Checkpoint, *, available_now: bool) -> None:
         """Make the sink ready and start the query.
@@ -189,26 +167,17 @@ class Stream:
         try:
             self._count(self._sink.write(batches.ended(spark, batch), batch), begun_s)
         except PySparkException as error:
-            raise from_spark(self.definition.name, str(error)) from error
+            raise from_spark(self.name, str(error)) from error
         batches.note_end(batch)
 
     def _write_batch(self, messages: DataFrame, number: int) -> None:
-        from py4j.protocol import Py4JError
-
         query = messages.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
         # Only a batch that no earlier start has planned may be checked against the topic.
-        is_first, begun_s = number == self._first, time.monotonic()
-        batch = Batch(number, self._run, query, self._pacing.not_before_s, is_first=is_first)
-        self._begun_s = begun_s
-        self._pacing.begun(begun_s)
-        try:
+        is_first = number == self._first
+        with self._timed_batch() as begun_s:
+            batch = Batch(number, self._run, query, self._pacing.not_before_s, is_first=is_first)
+            self._pacing.begun(begun_s)
             result = self._sink.write(self._batches.rows(messages, batch), batch)
-        except Py4JError as error:
-            # In one sentence: Spark searches the text of a py4j error by a regular expression that
-            # recurses for each character, and a long text would kill the query's thread silently.
-            raise from_spark(self.definition.name, str(error)) from None
-        finally:
-            self._begun_s = None
         self._count(result, begun_s)
         self._batches.forget(batch)
         self._pacing.worked(result.ready_at_s - begun_s, result.sent_at_s)
@@ -223,15 +192,13 @@ class Stream:
         return min(trigger_ms, POLL_EVERY_MS) if self._pacing.holds else trigger_ms
 
     def _count(self, result: BatchResult, begun_s: float) -> None:
-        # The query's thread counts, the main thread reports.
-        with self._lock:
-            self._totals = self._totals.with_batch(
-                messages=result.messages,
-                published=result.published,
-                repeated=result.repeated,
-                refused=result.refused,
-                took_s=time.monotonic() - begun_s - result.waited_s,
-            )
+        self.totals = self.totals.with_batch(
+            messages=result.messages,
+            published=result.published,
+            repeated=result.repeated,
+            refused=result.refused,
+            took_s=time.monotonic() - begun_s - result.waited_s,
+        )
 
 
 def sink_definition(definition: StreamDefinition) -> dict[str, Any]:
