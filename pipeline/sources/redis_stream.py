@@ -25,8 +25,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from tidegate.keys.text.bookmark import START
-from tidegate.pipeline.columns.blocks import PAGES, page_of
-from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.columns.blocks import PAGES, page_of, published_rows
 from tidegate.pipeline.definitions.source import RedisSource
 from tidegate.pipeline.errors import SourceLost
 from tidegate.pipeline.format.options import rows_per_task
@@ -35,7 +34,6 @@ from tidegate.pipeline.redis_server import RedisServer
 from tidegate.pipeline.sources.redis_entries import BEGINNING, Entries, Fields, as_json
 
 FORMAT = "tidegate-redis"
-ARROW_PUBLISHED = arrow_schema(PUBLISHED)
 
 Offset = dict[str, str | int]
 
@@ -196,20 +194,13 @@ def entries_batch(
     """
     rows = len(page)
     bodies = [fields.get(field, b"null") if field else as_json(fields) for _, fields in page]
-    columns = [
-        pa.array([stream] * rows),
-        pa.array([0] * rows),
-        pa.array(range(read + 1, read + 1 + rows)),
-        pa.array([int(at.partition(b"-")[0]) for at, _ in page]),
-        pa.nulls(rows, pa.string()),
-        pa.array(bodies, pa.binary()),
-        pa.nulls(rows, pa.string()),
-        pa.nulls(rows, pa.string()),
-    ]
-    columns = [
-        column.cast(kind) for column, kind in zip(columns, ARROW_PUBLISHED.types, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=ARROW_PUBLISHED)
+    return published_rows(
+        file=pa.repeat(stream, rows),
+        block=pa.repeat(pa.scalar(0, pa.int64()), rows),
+        position=pa.array(range(read + 1, read + 1 + rows), pa.int64()),
+        time_ms=pa.array([int(at.partition(b"-")[0]) for at, _ in page], pa.int64()),
+        body=pa.array(bodies, pa.binary()),
+    )
 
 
 def _parts(offset: Offset) -> tuple[str, int]:

@@ -13,8 +13,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
-from tidegate.pipeline.columns.blocks import PAGES, page_of
-from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema, published
+from tidegate.pipeline.columns.blocks import PAGES, page_of, published_rows
+from tidegate.pipeline.columns.rows import published
 from tidegate.pipeline.definitions.source import (
     FilesSource,
     KafkaSource,
@@ -35,7 +35,6 @@ from tidegate.pipeline.sources.kafka import connector_jars, read_kafka
 
 
 WITH_KEYS, CORES = "with_keys", "cores"
-ARROW_PUBLISHED = arrow_schema(PUBLISHED)
 
 
 class TopicJournals(TidegateSource):
@@ -89,25 +88,23 @@ class TopicReader(JournalStreamReader):
         """Return the pages of one slice, on an executor."""
         for rows in super().read(partition):
             if len(rows):
-                yield page_of(published_rows(rows, self._with_keys))
+                yield page_of(journal_as_published(rows, self._with_keys))
 
 
-def published_rows(rows: pa.RecordBatch, with_keys: bool) -> pa.RecordBatch:
+def journal_as_published(rows: pa.RecordBatch, with_keys: bool) -> pa.RecordBatch:
     """Return rows of a journal (`format.envelope.SCHEMA`) as PUBLISHED rows."""
     keys, removed = rows.column("key"), rows.column("removed")
     if not with_keys:  # only a removal is named by the topic's key
         keys = pc.if_else(removed.is_null(), pa.scalar(None, pa.string()), keys)
-    columns = {
-        "file": pa.repeat("", len(rows)),
-        "block": pa.repeat(pa.scalar(0, pa.int64()), len(rows)),
-        "position": rows.column("offset"),
-        "time_ms": rows.column("timestamp_ms"),
-        "key": keys,
-        "body": rows.column("value").view(pa.binary()),
-        "removed": removed,
-        "refused": pa.nulls(len(rows), pa.string()),
-    }
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=ARROW_PUBLISHED)
+    return published_rows(
+        file=pa.repeat("", len(rows)),
+        block=pa.repeat(pa.scalar(0, pa.int64()), len(rows)),
+        position=rows.column("offset"),
+        time_ms=rows.column("timestamp_ms"),
+        key=keys,
+        body=rows.column("value").view(pa.binary()),
+        removed=removed,
+    )
 
 
 def journal_rows(
