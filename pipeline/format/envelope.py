@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.keys.jsontext import NULL
 from tidegate.keys.text.bookmark import join_bookmark, split_bookmark
 from tidegate.keys.text.time import parse_time
 from tidegate.pipeline.columns.rows import arrow_schema, shard_of
@@ -20,37 +20,20 @@ SCHEMA = "offset long, key string, value string, timestamp_ms long, bookmark str
 ROWS = arrow_schema(SCHEMA)
 
 
-class Row(NamedTuple):
-    """One message, or with a reason in `removed` a removal: then its value is None.
-
-    `key` and `value` are JSON texts; `key` is None on a topic without one.
-    """
-
-    key: bytes | None
-    value: bytes | None
-    timestamp_ms: int | None
-    removed: str | None
-
-
-def row_batch(rows: Sequence[Row], epoch: str, after: int) -> pa.RecordBatch:
-    """Return rows at contiguous positions after `after`, as `ROWS`."""
-    return placed_batch(rows, epoch, range(after + 1, after + 1 + len(rows)))
-
-
-def placed_batch(rows: Sequence[Row], epoch: str, positions: Sequence[int]) -> pa.RecordBatch:
-    """Return rows at these positions, as `ROWS`."""
-    keys, values, times, reasons = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return column_batch((keys, values, times, reasons), epoch, positions)
-
-
 def column_batch(
-    columns: tuple[Sequence[bytes | str | None], Sequence[bytes | None], Sequence[int | None], Any],
+    columns: tuple[
+        Sequence[bytes | str | None],
+        Sequence[bytes | None],
+        Sequence[int | None],
+        Sequence[str | None],
+    ],
     epoch: str,
     positions: Sequence[int],
 ) -> pa.RecordBatch:
     """Return rows at these positions, as `ROWS`.
 
-    `columns` are keys, values, times and reasons. The reasons are a sequence, or an array of Arrow.
+    `columns` are keys, values, times and reasons. Keys and values are JSON texts; without a key it
+    is None, and so is the value of a removal, which has a reason.
     """
     keys, values, times, reasons = columns
     offsets = pa.array(positions, pa.int64())
@@ -58,14 +41,15 @@ def column_batch(
     bookmarks = pc.binary_join_element_wise(
         join_bookmark(epoch, 0)[:-1], offsets.cast("string"), ""
     )
-    found = (offsets, keys, values, times, bookmarks, reasons)
-    return pa.RecordBatch.from_arrays(
-        [
-            column if isinstance(column, pa.Array) else pa.array(column, kind)
-            for column, kind in zip(found, ROWS.types, strict=True)
-        ],
-        schema=ROWS,
-    )
+    arrays = [
+        offsets,
+        pa.array(keys, pa.string()),
+        pa.array(values, pa.string()),
+        pa.array(times, pa.int64()),
+        bookmarks,
+        pa.array(reasons, pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
 
 
 def of_shard(batch: pa.RecordBatch, shard: int, shards: int) -> pa.RecordBatch:
@@ -107,7 +91,7 @@ def envelope_batch(body: bytes, epoch: str, after: int) -> pa.RecordBatch:
                 f"expected position {position} of epoch {epoch} in the journal, "
                 f"found {envelope.bookmark}" + (f": {gone}" if found[0] == epoch else "")
             )
-    return row_batch([_row(envelope) for envelope in envelopes], epoch, after)
+    return _batch(envelopes, epoch, range(after + 1, after + 1 + len(envelopes)))
 
 
 def record_batch(body: bytes, epoch: str, last: int) -> pa.RecordBatch:
@@ -116,7 +100,7 @@ def record_batch(body: bytes, epoch: str, last: int) -> pa.RecordBatch:
     Raises:
         SourceLost: they are of another epoch.
     """
-    rows, positions = [], []
+    envelopes, positions = [], []
     for envelope in _lines(body):
         found, position = split_bookmark(envelope.bookmark)
         # The topic began again between planning and reading: these records are of another history.
@@ -124,20 +108,20 @@ def record_batch(body: bytes, epoch: str, last: int) -> pa.RecordBatch:
             raise SourceLost(f"expected records of epoch {epoch}, found {envelope.bookmark}")
         # Records that changed after position `last` are read from the journal instead.
         if position <= last:
-            rows.append(_row(envelope))
+            envelopes.append(envelope)
             positions.append(position)
-    return placed_batch(rows, epoch, positions)
+    return _batch(envelopes, epoch, positions)
 
 
-def _row(envelope: Envelope) -> Row:
-    key_text = bytes(envelope.key)
+def _batch(envelopes: Sequence[Envelope], epoch: str, positions: Sequence[int]) -> pa.RecordBatch:
+    """Return envelopes as `ROWS`; a removal has no value, and a topic without a key no keys."""
     # `msgspec.Raw` is the text as it stands in the line: a number keeps its digits.
-    return Row(
-        None if key_text == b"null" else key_text,
-        bytes(envelope.value) if envelope.reason is None else None,
-        _milliseconds(envelope.timestamp),
-        envelope.reason,
-    )
+    texts = [bytes(each.key) for each in envelopes]
+    keys = [None if text == NULL else text for text in texts]
+    values = [bytes(each.value) if each.reason is None else None for each in envelopes]
+    times = [_milliseconds(each.timestamp) for each in envelopes]
+    reasons = [each.reason for each in envelopes]
+    return column_batch((keys, values, times, reasons), epoch, positions)
 
 
 def _milliseconds(timestamp: float | str | None) -> int | None:

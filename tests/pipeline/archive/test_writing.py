@@ -21,7 +21,7 @@ from tidegate.keys.archived import COLUMNS
 from tidegate.pipeline.archive.folder import TopicFolder
 from tidegate.pipeline.archive.writing import ROWS, Edge, archive_rows, edge_of
 from tidegate.pipeline.errors import ArchiveUnusable
-from tidegate.pipeline.format.envelope import Row, row_batch
+from tidegate.pipeline.format.envelope import column_batch
 
 MIDNIGHT_MS = NOON_MS + DAY_MS // 2
 
@@ -110,8 +110,8 @@ def test_a_file_that_is_not_whole_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_rows_are_called_as_an_archive_calls_them() -> None:
-    read = [Row(b'["a"]', b'{ "n":1.0 }', 7, None), Row(b'["a"]', None, 8, "expired")]
-    found = archive_rows(row_batch(read, "e1", 4), "e1")
+    columns = [b'["a"]'] * 2, [b'{ "n":1.0 }', None], [7, 8], [None, "expired"]
+    found = archive_rows(column_batch(columns, "e1", [5, 6]), "e1")
     assert found.schema.equals(ROWS)
     assert found.schema.names == list(COLUMNS)
     assert [list(row.values()) for row in found.to_pylist()] == [

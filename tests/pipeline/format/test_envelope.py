@@ -8,10 +8,9 @@ from tidegate.pipeline.errors import SourceLost
 from tidegate.pipeline.format.envelope import (
     ROWS,
     SCHEMA,
-    Row,
+    column_batch,
     envelope_batch,
     of_shard,
-    row_batch,
 )
 
 FIRST = b'{"topic":"t","op":"publish","key":["IBM",7],"bookmark":"e1-5","value":{"px" : 1.0e0}}\n'
@@ -43,8 +42,8 @@ def test_a_page_that_does_not_continue_is_refused(body: bytes, epoch: str, after
 
 
 def test_rows_follow_one_another() -> None:
-    rows = [Row(b'["a"]', b"1", 7, None), Row(b'["a"]', None, None, "deleted")]
-    assert row_batch(rows, "e1", 4).to_pylist() == [
+    columns = [b'["a"]'] * 2, [b"1", None], [7, None], [None, "deleted"]
+    assert column_batch(columns, "e1", [5, 6]).to_pylist() == [
         {
             "offset": 5, "key": '["a"]', "value": "1", "timestamp_ms": 7, "bookmark": "e1-5",
             "removed": None,
@@ -57,13 +56,14 @@ def test_rows_follow_one_another() -> None:
 
 
 def test_no_rows_are_a_batch_too() -> None:
-    assert (row_batch([], "e", 0).num_rows, row_batch([], "e", 0).schema) == (0, ROWS)
+    found = column_batch(([], [], [], []), "e", [])
+    assert (found.num_rows, found.schema) == (0, ROWS)
     assert [column.split(" ")[0] for column in SCHEMA.split(", ")] == ROWS.names
 
 
 def test_a_key_is_of_one_shard_in_every_process() -> None:
-    rows = [Row(text, b"1", 7, None) for text in (b'["a"]', b'["b"]', b'["c"]', None)]
-    batch = row_batch(rows, "e", 0)
+    keys = (b'["a"]', b'["b"]', b'["c"]', None)
+    batch = column_batch((keys, [b"1"] * 4, [7] * 4, [None] * 4), "e", range(1, 5))
     assert [of_shard(batch, shard, 4)["offset"].to_pylist() for shard in range(4)] == [
         [1, 4], [2], [3], [],
     ]  # fmt: skip
