@@ -7,7 +7,7 @@ to do after a loss, and how long to wait. Times are seconds of any clock that ne
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -353,10 +353,26 @@ class Stream:
 
 
 class Streamed:
-    """The properties of a subscription's stream, shared by both readers of bytes."""
+    """A subscription: the properties of its stream, and how long it goes on; for both readers.
 
-    def __init__(self, stream: Stream) -> None:
+    Args:
+        stream: the state of the stream.
+        for_s: end the iteration after so many seconds; None for never.
+        is_closed: returns True once the iteration was closed.
+        clock: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        for_s: float | None,
+        is_closed: Callable[[], bool],
+        clock: Callable[[], float],
+    ) -> None:
         self._stream = stream
+        self._is_closed = is_closed
+        self._clock = clock
+        self._ends_at = None if for_s is None else clock() + for_s
 
     @property
     def connections(self) -> int:
@@ -390,6 +406,19 @@ class Streamed:
     def report(self, sentence: str) -> None:
         """Call `trouble` with a sentence."""
         self._stream.report(sentence)
+
+    def _left_s(self) -> float | None:
+        """Return the seconds until the iteration ends; None for no end."""
+        return None if self._ends_at is None else max(0.0, self._ends_at - self._clock())
+
+    def _limit_to_end(self, seconds: float) -> float:
+        """Return `seconds`, or the time until the iteration ends if that is shorter."""
+        left_s = self._left_s()
+        return seconds if left_s is None else min(seconds, left_s)
+
+    def _finished(self) -> bool:
+        late = self._ends_at is not None and self._clock() >= self._ends_at
+        return self._stream.is_over or late or self._is_closed()
 
 
 def _missing(resumed: Mapping[str, Any]) -> str:

@@ -47,11 +47,10 @@ class Subscription(Streamed):
     ) -> None:
         self._connect = connect
         self._ask = ask
-        super().__init__(stream or Stream())
-        self._ends_at = None if for_s is None else time.monotonic() + for_s
+        self._closed = threading.Event()
+        super().__init__(stream or Stream(), for_s, self._closed.is_set, time.monotonic)
         self._body: BodyReader | None = None
         self._polled: Future[Any] | None = None
-        self._closed = threading.Event()
         self._events = self._run()
 
     def close(self) -> None:
@@ -173,19 +172,6 @@ class Subscription(Streamed):
                 return None
             reason = str(error) or type(error).__name__
             raise self._stream.loss_error(f"was lost: {reason}") from None
-
-    def _left_s(self) -> float | None:
-        """Return the seconds until the iteration ends; None for no end."""
-        return None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
-
-    def _limit_to_end(self, seconds: float) -> float:
-        """Return `seconds`, or the time until the iteration ends if that is shorter."""
-        left_s = self._left_s()
-        return seconds if left_s is None else min(seconds, left_s)
-
-    def _finished(self) -> bool:
-        late = self._ends_at is not None and time.monotonic() >= self._ends_at
-        return self._stream.is_over or late or self._closed.is_set()
 
     def _wait(self, seconds: float) -> None:
         self._closed.wait(self._limit_to_end(seconds))

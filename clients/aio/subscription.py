@@ -39,9 +39,8 @@ class AsyncSubscription(Streamed):
     ) -> None:
         self._connect = connect
         self._ask = ask
-        super().__init__(stream or Stream())
-        self._ends_at = None if for_s is None else time.monotonic() + for_s
         self._closed = asyncio.Event()
+        super().__init__(stream or Stream(), for_s, self._closed.is_set, time.monotonic)
         self._waiting: asyncio.Future[Any] | None = None
         self._events = self._run()
 
@@ -163,16 +162,3 @@ class AsyncSubscription(Streamed):
             await asyncio.wait_for(self._closed.wait(), self._limit_to_end(seconds))
         except TimeoutError:
             return
-
-    def _left_s(self) -> float | None:
-        """Return the seconds until the iteration ends; None for no end."""
-        return None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
-
-    def _limit_to_end(self, seconds: float) -> float:
-        """Return `seconds`, or the time until the iteration ends if that is shorter."""
-        left_s = self._left_s()
-        return seconds if left_s is None else min(seconds, left_s)
-
-    def _finished(self) -> bool:
-        late = self._ends_at is not None and time.monotonic() >= self._ends_at
-        return self._stream.is_over or late or self._closed.is_set()
