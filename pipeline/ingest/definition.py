@@ -174,9 +174,9 @@ def _mapping(table: TomlTable, folder: Path) -> PayloadMapping:
     if has_value and form in (PayloadForm.TEXT, PayloadForm.BYTES):
         raise DefinitionInvalid(f"{table.where('value')}: only with a payload of JSON")
     value = read_path(table, "value", "a field path such as /data") if has_value else None
-    encoding = read_encoding(table, PayloadForm(form), folder)
+    new_decoder = read_encoding(table, PayloadForm(form), folder)
     return PayloadMapping(
-        PayloadForm(form), value, _fields(table), encoding, read_key_format(table)
+        PayloadForm(form), value, _fields(table), new_decoder, read_key_format(table)
     )
 
 

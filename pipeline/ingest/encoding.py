@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import httpx2
 
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import DefinitionInvalid, ExtraMissing
-from tidegate.pipeline.ingest.payloads import Decoder, Encoding, PayloadForm
+from tidegate.pipeline.ingest.payloads import Decoder, NewDecoder, PayloadForm
 
 JSON, AVRO, PROTOBUF = "json", "avro", "protobuf"
 LIBRARIES = {AVRO: "fastavro", PROTOBUF: "google.protobuf"}
@@ -25,53 +25,32 @@ NOT_WITHOUT_ENCODING = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AvroEncoding:
-    """Avro with the schemas of a registry."""
+def _avro(registry: str) -> Decoder:
+    from tidegate.pipeline.ingest.avro import AvroDecoder
 
-    registry: str
-
-    def decoder(self) -> Decoder:
-        """Return a decoder with a connection to the registry."""
-        from tidegate.pipeline.ingest.avro import AvroDecoder
-
-        return AvroDecoder(self.registry)
+    return AvroDecoder(registry)
 
 
-@dataclass(frozen=True, slots=True)
-class ProtobufEncoding:
-    """Protobuf with the schemas of a registry."""
+def _protobuf(registry: str) -> Decoder:
+    from tidegate.pipeline.ingest.protobuf import ProtobufDecoder
 
-    registry: str
-
-    def decoder(self) -> Decoder:
-        """Return a decoder with a connection to the registry."""
-        from tidegate.pipeline.ingest.protobuf import ProtobufDecoder
-
-        return ProtobufDecoder(self.registry)
+    return ProtobufDecoder(registry)
 
 
-@dataclass(frozen=True, slots=True)
-class DescriptorEncoding:
-    """Protobuf of one message type, which a file describes."""
+def _described(descriptor: Path, message: str) -> Decoder:
+    """Return a decoder of one message type, which a file describes.
 
-    descriptor: Path
-    message: str
+    Raises:
+        ValueError: the file does not describe the type.
+        OSError: it cannot be read.
+    """
+    from tidegate.pipeline.ingest.protobuf import DescriptorDecoder
 
-    def decoder(self) -> Decoder:
-        """Return a decoder.
-
-        Raises:
-            ValueError: the file does not describe the type.
-            OSError: it cannot be read.
-        """
-        from tidegate.pipeline.ingest.protobuf import DescriptorDecoder
-
-        return DescriptorDecoder(self.descriptor, self.message)
+    return DescriptorDecoder(descriptor, message)
 
 
-def read_encoding(table: TomlTable, form: PayloadForm, folder: Path) -> Encoding | None:
-    """Take the encoding of payloads from a definition; None where they are JSON.
+def read_encoding(table: TomlTable, form: PayloadForm, folder: Path) -> NewDecoder | None:
+    """Take what decodes payloads from a definition; None where they are JSON.
 
     Raises:
         ExtraMissing: the library of the encoding is not installed.
@@ -92,9 +71,9 @@ def read_encoding(table: TomlTable, form: PayloadForm, folder: Path) -> Encoding
         return _descriptor(table, folder)
     expected = "an address such as http://127.0.0.1:8081"
     if encoding == AVRO:
-        return AvroEncoding(_registry(table, expected))
+        return partial(_avro, _registry(table, expected))
     expected += ', or descriptor = "FILE" and message'
-    return ProtobufEncoding(_registry(table, expected))
+    return partial(_protobuf, _registry(table, expected))
 
 
 def _registry(table: TomlTable, expected: str) -> str:
@@ -106,14 +85,14 @@ def _registry(table: TomlTable, expected: str) -> str:
     return address
 
 
-def _descriptor(table: TomlTable, folder: Path) -> DescriptorEncoding:
+def _descriptor(table: TomlTable, folder: Path) -> NewDecoder:
     place = table.where("descriptor")
     path = folder / table.text("descriptor")
     expected = "the full name of a message type, such as plant.Reading"
     message = table.checked("message", MESSAGE.fullmatch, expected)
-    found = DescriptorEncoding(path.resolve(), message)
+    found = partial(_described, path.resolve(), message)
     try:
-        found.decoder()
+        found()
     except OSError as error:
         raise DefinitionInvalid(f"{place}: {path}: {error.strerror or error}") from None
     except ValueError as error:

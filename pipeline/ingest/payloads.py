@@ -55,22 +55,15 @@ class PayloadMapping:
     """How records become messages.
 
     `value` is the place of the message within the payload; None is the payload as a whole.
-    `encoding` is None where payloads and keys are JSON. `key_format` is how the keys of tombstones
-    are written; None where the definition does not say.
+    `new_decoder` is None where payloads and keys are JSON. `key_format` is how the keys of
+    tombstones are written; None where the definition does not say.
     """
 
     form: PayloadForm = PayloadForm.JSON
     value: FieldPath | None = None
     fields: Mapping[str, AddedField] = field(default_factory=dict)
-    encoding: Encoding | None = None
+    new_decoder: NewDecoder | None = None
     key_format: KeyFormat | None = None
-
-
-class Encoding(Protocol):
-    """A binary encoding of payloads, as a definition names it."""
-
-    def decoder(self) -> Decoder:
-        """Return what decodes the payloads of one run; it loads the encoding's library."""
 
 
 class Decoder(Protocol):
@@ -87,6 +80,10 @@ class Decoder(Protocol):
 
     def close(self) -> None:
         """Close the connection to a registry of schemas."""
+
+
+NewDecoder = Callable[[], Decoder]
+"""Returns what decodes the payloads of one run; it loads the library of their encoding."""
 
 
 # --- reading

@@ -110,8 +110,8 @@ class TopicPublisher:
         self._definition = definition
         self._gateway = gateway
         self._run = run
-        encoding = definition.mapping.encoding
-        self._decode = None if encoding is None else encoding.decoder()
+        new_decoder = definition.mapping.new_decoder
+        self._decode = None if new_decoder is None else new_decoder()
         self._reader = PayloadReader(definition.mapping, definition.spec or KeySpec())
         self._producers: dict[str, PartitionProducer] = {}
         self._epoch: str | None = None
