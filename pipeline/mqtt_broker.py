@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from tidegate.pipeline.definitions.toml import TomlTable, read_file
+from tidegate.pipeline.definitions.toml import TomlTable, hosts_of, read_file
 from tidegate.pipeline.errors import SourceUnreachable
 
 ADDRESS = re.compile(r"mqtts?://([^\s/@]*@)?[^\s/@]+/?")
@@ -56,7 +56,7 @@ class MqttBroker:
     @property
     def label(self) -> str:
         """The address without user and password."""
-        return urlsplit(self.address).netloc.rpartition("@")[2]
+        return hosts_of(self.address)
 
     @property
     def is_v5(self) -> bool:

@@ -16,7 +16,7 @@ from nats.aio.client import Client
 from nats.errors import Error
 from nats.js.errors import NotFoundError
 
-from tidegate.pipeline.definitions.toml import TomlTable, read_file
+from tidegate.pipeline.definitions.toml import TomlTable, hosts_of, read_file
 from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
 
 ADDRESS = re.compile(r"(nats|tls)://([^\s/@]*@)?[^\s/@]+/?")
@@ -59,7 +59,7 @@ class NatsServer:
     @property
     def host(self) -> str:
         """The server without user and password."""
-        return urlsplit(self.address).netloc.rpartition("@")[2]
+        return hosts_of(self.address)
 
 
 class NatsConnection:

@@ -19,6 +19,7 @@ from redis.retry import Retry as RedisRetry
 
 from tidegate.clients.retry import Retry
 from tidegate.pipeline.connection import PATIENT
+from tidegate.pipeline.definitions.toml import hosts_of
 from tidegate.pipeline.errors import DefinitionInvalid, GatewayRefused, GatewayUnreachable
 
 # As the client of a gateway has them: both sources show an outage after the same time.
@@ -122,5 +123,5 @@ def _client(address: str) -> Redis:
 def _label(address: str) -> str:
     """Return the address without user and password."""
     parts = urlsplit(address)
-    where = parts.path if parts.scheme == "unix" else parts.netloc.rpartition("@")[2]
+    where = parts.path if parts.scheme == "unix" else hosts_of(address)
     return f"the Redis at {where}"

@@ -11,7 +11,7 @@ from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from tidegate.keys.text.bookmark import START, split_bookmark
-from tidegate.pipeline.definitions.toml import TOPIC, TomlTable
+from tidegate.pipeline.definitions.toml import TOPIC, TomlTable, place_of
 from tidegate.pipeline.errors import DefinitionInvalid
 
 # --- Redis, Kafka, and generated rows
@@ -31,11 +31,9 @@ ROWS_PER_SECOND_MAX = 1_000_000
 
 def redis_place(address: str) -> str:
     """Return the address of a Redis without password and options, but with its database."""
-    parts = urlsplit(address)
-    place = f"{parts.netloc.rpartition('@')[2]}{parts.path}"
     # It goes before the one of the path, and is the only way to name one beside a socket.
-    database = parse_qs(parts.query).get("db", [])
-    return f"{place} db {database[0]}" if database else place
+    database = parse_qs(urlsplit(address).query).get("db", [])
+    return f"{place_of(address)} db {database[0]}" if database else place_of(address)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,8 +113,23 @@ class TomlTable:
             raise self.wrong(field, expected, found)
         return found
 
-    def secret(self, field: str, form: re.Pattern[str], expected: str) -> str:
-        """Take a required address that no error repeats: it may hold a password."""
+    def secret(
+        self,
+        field: str,
+        form: re.Pattern[str],
+        expected: str,
+        parse: Callable[[str], object] = str,
+        refuses: type[Exception] | tuple[type[Exception], ...] = ValueError,
+    ) -> str:
+        """Take a required address that no error repeats: it may hold a password.
+
+        Args:
+            field: its name.
+            form: what it looks like.
+            expected: what the error says.
+            parse: reads it as its library does, whose own errors may have the password.
+            refuses: the errors by which `parse` refuses it.
+        """
         found = self.text(field, expected=expected)
         if not form.fullmatch(found):
             raise DefinitionInvalid(f"{self.where(field)}: expected {expected}")
@@ -124,6 +139,10 @@ class TomlTable:
                 f"{self.where(field)}: expected {expected}, in which a password has %2F for /, "
                 "%23 for #, %3F for ? and %5B for ["
             )
+        try:
+            parse(found)
+        except refuses:
+            raise DefinitionInvalid(f"{self.where(field)}: expected {expected}") from None
         return found
 
     def count(self, field: str, most: int = COUNT_MAX) -> int | None:
@@ -163,11 +182,20 @@ class TomlTable:
             raise DefinitionInvalid(f"{self.where(field)}: unknown field; {hint}")
 
 
+def hosts_of(address: str) -> str:
+    """Return the hosts of an address with their ports, without user and password."""
+    return urlsplit(address).netloc.rpartition("@")[2]
+
+
+def place_of(address: str) -> str:
+    """Return the hosts and the path of an address, without user, password and parameters."""
+    return f"{hosts_of(address)}{urlsplit(address).path}"
+
+
 def _has_ports(address: str) -> bool:
     """Return whether what follows the hosts of an address can be their ports."""
     try:
-        hosts = urlsplit(address).netloc.rpartition("@")[2].split(",")
-        return all(urlsplit(f"//{host}").port != 0 for host in hosts)
+        return all(urlsplit(f"//{host}").port != 0 for host in hosts_of(address).split(","))
     except ValueError:
         return False
 

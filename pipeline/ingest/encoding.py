@@ -77,12 +77,7 @@ def read_encoding(table: TomlTable, form: PayloadForm, folder: Path) -> NewDecod
 
 
 def _registry(table: TomlTable, expected: str) -> str:
-    address = table.secret("registry", REGISTRY, expected)
-    try:
-        httpx2.URL(address)
-    except httpx2.InvalidURL:  # the text may have a part of the password
-        raise DefinitionInvalid(f"{table.where('registry')}: expected {expected}") from None
-    return address
+    return table.secret("registry", REGISTRY, expected, httpx2.URL, httpx2.InvalidURL)
 
 
 def _descriptor(table: TomlTable, folder: Path) -> NewDecoder:

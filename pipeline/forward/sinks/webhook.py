@@ -81,13 +81,8 @@ class WebhookSink:
 def read_sink(table: TomlTable, folder: Path) -> WebhookSink:
     """Read the table; a relative path of `secret_file` is below `folder`."""
     expected = "an address such as https://hooks.example/prices"
-    address = table.secret("address", ADDRESS, expected)
-    try:
-        httpx2.URL(address)
-    except httpx2.InvalidURL:
-        raise DefinitionInvalid(f"{table.where('address')}: expected {expected}") from None
     return WebhookSink(
-        address=address,
+        address=table.secret("address", ADDRESS, expected, httpx2.URL, httpx2.InvalidURL),
         secret=_secret(table, folder),
         attempts=table.count("attempts"),
         rows_max=table.count("rows_max") or ROWS_MAX,

@@ -14,18 +14,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tidegate.pipeline.definitions.toml import TomlTable
-from tidegate.pipeline.errors import (
-    DefinitionInvalid,
-    SourceLost,
-    SourceRefused,
-    SourceUnreachable,
-)
+from tidegate.pipeline.definitions.toml import TomlTable, place_of
+from tidegate.pipeline.errors import SourceLost, SourceRefused, SourceUnreachable
 from tidegate.pipeline.ingest.connector import (
     BYTES_MAX,
     RECORDS_MAX,
@@ -86,8 +80,7 @@ class PostgresTables:
     @property
     def server(self) -> str:
         """Server and database without user, password and parameters."""
-        parts = urlsplit(self.address)
-        return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return place_of(self.address)
 
     def connector(self, name: str) -> PostgresConnector:
         """Return a connector that is not connected yet."""
@@ -98,15 +91,10 @@ class PostgresTables:
 def read_source(table: TomlTable, folder: Path) -> PostgresTables:
     """Read the table."""
     expected = "an address such as postgresql://USER:PASSWORD@127.0.0.1:5432/DATABASE"
-    address = table.secret("address", ADDRESS, expected)
-    try:
-        conninfo_to_dict(address)
-    except psycopg.Error:  # its text may have the password
-        raise DefinitionInvalid(f"{table.where('address')}: expected {expected}") from None
     name = "the name of a publication"
     slot = "the name of a replication slot: a-z 0-9 _"
     return PostgresTables(
-        address=address,
+        address=table.secret("address", ADDRESS, expected, conninfo_to_dict, psycopg.Error),
         publication=table.checked("publication", PUBLICATION.fullmatch, name),
         slot=table.checked("slot", SLOT.fullmatch, slot) if table.has("slot") else None,
         start=read_start(table),

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 from pika import BlockingConnection, SSLOptions, URLParameters
 from pika.adapters.blocking_connection import BlockingChannel
@@ -29,7 +28,7 @@ from pika.exceptions import (
     ProbableAuthenticationError,
 )
 
-from tidegate.pipeline.definitions.toml import TomlTable, read_file
+from tidegate.pipeline.definitions.toml import TomlTable, place_of, read_file
 from tidegate.pipeline.errors import (
     DefinitionInvalid,
     SourceLost,
@@ -82,8 +81,7 @@ class RabbitQueue:
     @property
     def server(self) -> str:
         """Broker and virtual host without user, password and parameters."""
-        parts = urlsplit(self.address)
-        return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return place_of(self.address)
 
     @property
     def what(self) -> str:
@@ -98,11 +96,8 @@ class RabbitQueue:
 def read_source(table: TomlTable, folder: Path) -> RabbitQueue:
     """Read the table; a relative path of `ca` is below `folder`."""
     expected = "an address such as amqp://USER:PASSWORD@127.0.0.1:5672/VHOST"
-    address = table.secret("address", ADDRESS, expected)
-    try:
-        URLParameters(address)
-    except (TypeError, ValueError):  # the text may have the password
-        raise DefinitionInvalid(f"{table.where('address')}: expected {expected}") from None
+    refuses = (TypeError, ValueError)
+    address = table.secret("address", ADDRESS, expected, URLParameters, refuses)
     is_stream = table.has("stream")
     if is_stream and table.has("queue"):
         raise DefinitionInvalid(f"{table.where('stream')}: queue or stream, not both")

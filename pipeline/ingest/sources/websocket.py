@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidPro
 from websockets.sync.client import ClientConnection, connect
 from websockets.uri import parse_uri
 
-from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.definitions.toml import TomlTable, place_of
 from tidegate.pipeline.errors import DefinitionInvalid, SourceRefused, SourceUnreachable
 from tidegate.pipeline.ingest.connector import (
     BYTES_MAX,
@@ -43,8 +43,7 @@ class WebSocketSource:
     @property
     def label(self) -> str:
         """The address without user, password and query, where tokens are."""
-        parts = urlsplit(self.address)
-        return f"websocket {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return f"websocket {urlsplit(self.address).scheme}://{place_of(self.address)}"
 
     def connector(self, name: str) -> WebSocketConnector:
         """Return a connector that is not connected yet."""
@@ -54,11 +53,8 @@ class WebSocketSource:
 def read_source(table: TomlTable, folder: Path) -> WebSocketSource:
     """Read the table."""
     named = "an address such as wss://feed.example/prices"
-    address = table.secret("address", ADDRESS, named)
-    try:
-        parse_uri(address)
-    except (InvalidURI, ValueError):  # the text may have the password
-        raise DefinitionInvalid(f"{table.where('address')}: expected {named}") from None
+    refuses = (InvalidURI, ValueError)
+    address = table.secret("address", ADDRESS, named, parse_uri, refuses)
     expected = 'texts, such as [\'{"op":"subscribe"}\']'
     return WebSocketSource(
         address=address,
