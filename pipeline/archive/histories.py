@@ -29,7 +29,7 @@ from tidegate.pipeline.archive.recorded import (
     read_archive,
 )
 from tidegate.pipeline.columns.blocks import SPACE
-from tidegate.pipeline.columns.history import check_history, is_hidden, is_parquet
+from tidegate.pipeline.columns.history import check_history, history_files, is_parquet
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
 from tidegate.pipeline.files.objects import SHOWN_MAX
@@ -51,7 +51,7 @@ def open_history(path: Path, topic: str, source: str | None, time: TimeField | N
     if source is not None:
         raise UsageInvalid(f"--source-topic: {path} is not an archive")
     check_history(path)
-    has_columns, files = is_parquet(path), _files(path)
+    has_columns, files = is_parquet(path), history_files(path)
     has_times = time is not None or (has_columns and _has_times(files[0]))
 
     def messages(after: RecordedPlace, window: Window) -> Iterator[Recorded]:
@@ -218,13 +218,6 @@ def _of_archive(folder: TopicFolder) -> History:
     return History(
         name, True, lambda after, window: read_archive(folder, after, window), folder.shape()
     )
-
-
-def _files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    found = [each for each in path.rglob("*") if each.is_file()]
-    return sorted(each for each in found if not is_hidden(each.relative_to(path)))
 
 
 def _has_times(path: Path) -> bool:

@@ -8,7 +8,6 @@ a JSON object.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ def check_history(path: Path) -> None:
     """
     if not path.exists():
         raise HistoryUnreadable(f"{path}: there is no such file or folder")
-    kinds = {each.suffix == ".parquet" for each in _files(path)}
+    kinds = {each.suffix == ".parquet" for each in history_files(path)}
     if not kinds:
         raise HistoryUnreadable(f"{path}: there is no file in this folder")
     # Two kinds would be two readers, and no order between their messages.
@@ -40,16 +39,15 @@ def check_history(path: Path) -> None:
 def is_parquet(path: Path) -> bool:
     """Return whether a history is Parquet, by its file names; `check_history` has accepted it."""
     # The first file is enough, since all are of one kind.
-    return next(_files(path)).suffix == ".parquet"
+    return history_files(path)[0].suffix == ".parquet"
 
 
-def _files(path: Path) -> Iterator[Path]:
-    """Yield the files of a history that Spark would read."""
+def history_files(path: Path) -> list[Path]:
+    """Return the files of a history that Spark would read, in the order of their names."""
     if path.is_file():
-        yield path
-    else:
-        inside = (each for each in path.rglob("*") if each.is_file())
-        yield from (each for each in inside if not is_hidden(each.relative_to(path)))
+        return [path]
+    inside = [each for each in path.rglob("*") if each.is_file()]
+    return sorted(each for each in inside if not _is_hidden(each.relative_to(path)))
 
 
 def read_history(spark: SparkSession, path: Path) -> DataFrame:
@@ -71,7 +69,7 @@ def read_history(spark: SparkSession, path: Path) -> DataFrame:
         except Exception as error:  # whatever Spark has to say of a file that is none of Parquet
             raise HistoryUnreadable(f"{path}: Spark cannot read it as Parquet") from error
         block_format = BlockFormat("parquet", fields_of(rows.schema.json()), is_history=True)
-    found = [(each.absolute().as_uri(), each.stat().st_size) for each in sorted(_files(path))]
+    found = [(each.absolute().as_uri(), each.stat().st_size) for each in history_files(path)]
     files = spark.createDataFrame(found, "file string, size long")
     tasks = min(shuffle_partitions(spark), sum(block_count(*each) for each in found))
     return blocks_of(files, F.col("file"), F.col("size"), max(1, tasks), block_format=block_format)
@@ -82,6 +80,6 @@ def _address(path: Path) -> str:
     return f"file://{path.absolute()}"
 
 
-def is_hidden(path: Path) -> bool:
+def _is_hidden(path: Path) -> bool:
     """Return whether Spark skips a file by its name or its folder's."""
     return any(part[0] in "._" for part in path.parts)
