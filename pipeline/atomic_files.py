@@ -1,4 +1,4 @@
-"""Files that are replaced in one step and survive a loss of power; and locks on files."""
+"""Files on a disk: replaced in one step so that they survive a loss of power, locked, searched."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+PIECE_BYTES = 64 * 1024
 
 
 @contextmanager
@@ -63,3 +65,16 @@ def lock(path: Path) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def end_of_lines(file: BinaryIO) -> int:
+    """Return the position after the last whole line; what follows it may still be written."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        begin = max(0, end - PIECE_BYTES)
+        file.seek(begin)
+        at = file.read(end - begin).rfind(b"\n")
+        if at >= 0:
+            return begin + at + 1
+        end = begin
+    return 0

@@ -17,8 +17,6 @@ from tidegate.pipeline.errors import CheckpointMismatch
 from tidegate.pipeline.forward.sinks.shared import dated, unwritable
 from tidegate.pipeline.forward.target import Patience, Refusal, Row
 
-PIECE_BYTES = 64 * 1024
-
 
 @dataclass(frozen=True, slots=True)
 class FileSink:
@@ -71,7 +69,7 @@ class FileTarget:
             self._file = path.open("ab+")
             # Two writers would tear lines, and each would rename the file of the other.
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._size = self._file.truncate(_end_of_lines(self._file))
+            self._size = self._file.truncate(atomic_files.end_of_lines(self._file))
             atomic_files.sync(path.parent)
         except BlockingIOError:
             raise CheckpointMismatch(
@@ -133,16 +131,3 @@ class FileTarget:
         self._opened.close()
         path.rename(dated(path))
         self.open()
-
-
-def _end_of_lines(file: BinaryIO) -> int:
-    """Return the position after the last complete line."""
-    end = file.seek(0, os.SEEK_END)
-    while end:
-        begin = max(0, end - PIECE_BYTES)
-        file.seek(begin)
-        at = file.read(end - begin).rfind(b"\n")
-        if at >= 0:
-            return begin + at + 1
-        end = begin
-    return 0

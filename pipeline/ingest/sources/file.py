@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
+from tidegate.pipeline.atomic_files import end_of_lines
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import SourceLost, SourceUnreachable
 from tidegate.pipeline.ingest.connector import (
@@ -200,7 +201,7 @@ class FileConnector:
         size = os.fstat(file.fileno()).st_size
         number = self._through(partition)
         if number is None:
-            return _last_line_end(file, size) if self._begins_at_end else 0
+            return end_of_lines(file) if self._begins_at_end else 0
         if number > size:
             file.close()
             raise _too_short(path, size, number)
@@ -264,19 +265,6 @@ def _was_begun_again(followed: _Followed) -> bool:
 
 def _too_short(path: Path, size: int, through: int) -> SourceLost:
     return SourceLost(f"{path} has {size} bytes, but {through} of them were read before")
-
-
-def _last_line_end(file: BinaryIO, size: int) -> int:
-    """Return the byte after the last whole line."""
-    end = size
-    while end > 0:
-        begin = max(0, end - BYTES_MAX)
-        file.seek(begin)
-        found = file.read(end - begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
-        end = begin
-    return 0
 
 
 def _lag(followed: _Followed, records: list[SourceRecord]) -> int:
