@@ -179,19 +179,14 @@ class IntervalTally:
     def __init__(self, interval: Interval) -> None:
         self._interval = interval
         self._step_ms = max(1, interval.interval_ns // (AGES_MAX * MILLISECOND_NS))
-        self._succession = Succession()
         # Of the interval of all keys, or for each key of its own.
         self._opened_ns = NEVER_NS
         self._due_ns = NOTHING
         self._messages = self._bytes = 0
         self._ages = NOTHING
 
-    def add(self, codes: Column, times_ns: Column, sizes: Column) -> None:
-        """Take the next messages, in order of publication."""
-        self.take(self._succession.arrivals(codes, times_ns, sizes))
-
     def take(self, found: Arrivals) -> None:
-        """Take the next messages, where several intervals have the same."""
+        """Take the next messages, in order of publication; several intervals have the same."""
         if len(found.codes):
             by_key = self._interval.pace is Pace.KEY
             first, ages_ns = (self._first_by_key if by_key else self._first_of_all)(found)

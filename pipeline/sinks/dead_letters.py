@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 import pyarrow as pa
@@ -16,9 +16,6 @@ import pyarrow.compute as pc
 
 from tidegate.pipeline.columns.rows import file_name
 from tidegate.pipeline.sinks.sink import Batch
-
-if TYPE_CHECKING:
-    pass
 
 _COLUMNS = ["refused", "file", "position", "value"]
 

@@ -50,12 +50,6 @@ class ViewBatch:
     shards: int
     tables: Tables
 
-    @property
-    def stages(self) -> tuple[str, ...]:
-        """The names of what is kept."""
-        joined = () if self.join is None else (*ROUTES, "pairs")
-        return joined if self.view is None else (*joined, "records", "groups")
-
     def records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Turn CHANGED into PARTIALS."""
         for shard, rows in _by_shard(batches, CHANGED):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.pipeline.naive_plan import by_batch, by_key
 from tests.support.profiles import examples
 from tidegate.pipeline.intervals import MILLISECOND_NS, Interval, Pace
-from tidegate.pipeline.planner.tally import Hot, IntervalTally, KeyTally, Seen, Sent
+from tidegate.pipeline.planner.tally import Hot, IntervalTally, KeyTally, Seen, Sent, Succession
 
 steps = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 0, 1, 3, 40, 200])), max_size=60)
 cuts = st.lists(st.integers(0, 60), max_size=6)
@@ -27,9 +27,10 @@ def test_blocks_of_any_size_add_up_to_the_loop(
     codes = np.array([code for code, _ in steps], np.int64)
     times = np.cumsum([step for _, step in steps], dtype=np.int64) * MILLISECOND_NS
     sizes = np.arange(len(steps), dtype=np.int64)
-    tally = IntervalTally(Interval(interval_ms * MILLISECOND_NS, pace))
+    tally, succession = IntervalTally(Interval(interval_ms * MILLISECOND_NS, pace)), Succession()
     for low, high in pairwise([0, *sorted(edges), len(steps)]):
-        tally.add(codes[low:high], times[low:high], sizes[low:high])
+        block = slice(low, high)
+        tally.take(succession.arrivals(codes[block], times[block], sizes[block]))
     sent = tally.finish()
     rows = zip(codes.tolist(), times.tolist(), sizes.tolist(), strict=True)
     messages = [(str(code), time, size) for code, time, size in rows]
@@ -64,5 +65,6 @@ def test_keys_are_counted_with_the_weight_of_their_newest() -> None:
 def test_long_intervals_are_aged_in_steps() -> None:
     hour_ns = 3_600 * 1_000 * MILLISECOND_NS
     tally = IntervalTally(Interval(hour_ns, Pace.BATCH))
-    tally.add(np.array([0, 1]), np.array([0, 7]) * MILLISECOND_NS, np.array([1, 1]))
+    times = np.array([0, 7]) * MILLISECOND_NS
+    tally.take(Succession().arrivals(np.array([0, 1]), times, np.array([1, 1])))
     assert tally.finish().ages_ms == {3_600_000: 2}

@@ -47,13 +47,6 @@ def test_what_was_refused_goes_along_and_each_shard_keeps_its_table(
     assert set(kept.written) == {(stage, shard) for stage in stages for shard in (0, 1)}
 
 
-def test_stages_that_keep_something_have_names() -> None:
-    grouped = view("[SUM(/v) AS /v]")
-    tables = Kept()
-    assert ViewBatch(grouped, None, 0, 1, tables).stages == ("records", "groups")
-    assert ViewBatch(None, JOIN, 0, 1, tables).stages == ("lefts", "rights", "pairs")
-
-
 SHARDS = 3
 FRAMES_JOIN = Join(((FieldPath.parse("/g"), FieldPath.parse("/g")),), FieldPath.parse("/q"))
 
