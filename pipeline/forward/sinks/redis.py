@@ -9,8 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
-from tidegate.clients.retry import Retry
-from tidegate.pipeline.connection import PATIENCE_S
+from tidegate.pipeline.connection import reported_retry
 from tidegate.pipeline.definitions.source import REDIS_ADDRESS, redis_place
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.forward.target import Patience, Refusal, Row
@@ -55,11 +54,10 @@ class RedisTarget:
     """Adds the rows of a batch in one transaction (a `Target`)."""
 
     def __init__(self, sink: RedisSink, patience: Patience) -> None:
-        def outage(error: Exception) -> None:
-            patience.say(f"{error}; trying again for {PATIENCE_S:.0f} s")
-
         self._sink = sink
-        self._server = RedisServer(sink.address, Retry(PATIENCE_S, outage, patience.pause))
+        self._server = RedisServer(
+            sink.address, reported_retry(sink.address, patience.say, patience.pause)
+        )
 
     def open(self) -> None:
         """Connect.
