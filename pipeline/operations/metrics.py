@@ -41,20 +41,20 @@ FIGURES = (
     Figure(
         "failed", "1 after an error that no restart mends.", lambda now: now.state is State.FAILED
     ),
-    Figure("batches", "Batches done.", lambda now: now.batches, rises=True),
-    Figure("messages", "Messages read.", lambda now: now.messages, rises=True),
-    Figure("published", "Rows written to the sink.", lambda now: now.published, rises=True),
+    Figure("batches", "Batches done.", lambda now: now.totals.batches, rises=True),
+    Figure("messages", "Messages read.", lambda now: now.totals.messages, rises=True),
+    Figure("published", "Rows written to the sink.", lambda now: now.totals.published, rises=True),
     Figure(
         "repeated",
         "Rows that an earlier attempt had written.",
-        lambda now: now.repeated,
+        lambda now: now.totals.repeated,
         rises=True,
     ),
-    Figure("dead_letters", "Lines refused.", lambda now: now.refused, rises=True),
+    Figure("dead_letters", "Lines refused.", lambda now: now.totals.refused, rises=True),
     Figure(
         "unmatched_removals",
         "Removals that found no record.",
-        lambda now: now.unmatched,
+        lambda now: now.totals.unmatched,
         rises=True,
     ),
     Figure("restarts", "Starts after a failure.", lambda now: now.restarts, rises=True),

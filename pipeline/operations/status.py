@@ -41,11 +41,49 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamStatus:
-    """A stream at a moment; counts are those since the command was started.
+class Totals:
+    """Counts: `repeated` are rows that an earlier try had written, `refused` no messages at all.
 
-    `took_s` is the time of its batches, without waiting for the end of an interval. `unmatched` are
-    removals that found no record.
+    `unmatched` are removals that found no record.
+    `newest` is the number of messages of the newest batch; `took_s` is the time of all batches,
+    without waiting for the end of an interval.
+    """
+
+    batches: int = 0
+    messages: int = 0
+    published: int = 0
+    repeated: int = 0
+    refused: int = 0
+    unmatched: int = 0
+    newest: int = field(default=0, compare=False)
+    took_s: float = field(default=0.0, compare=False)
+
+    def with_batch(
+        self,
+        messages: int,
+        published: int,
+        repeated: int = 0,
+        refused: int = 0,
+        unmatched: int = 0,
+        took_s: float = 0,
+    ) -> Totals:
+        """Return these counts with one more batch."""
+        return Totals(
+            batches=self.batches + 1,
+            messages=self.messages + messages,
+            published=self.published + published,
+            repeated=self.repeated + repeated,
+            refused=self.refused + refused,
+            unmatched=self.unmatched + unmatched,
+            newest=messages,
+            took_s=self.took_s + took_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """A stream at a moment; `totals` are those since the command was started.
+
     `held` is how many keys wait for the end of their interval, None where none can;
     `merger_failures` those since the checkpoint began, None without a merger. `working_s` is
     for how long a batch has been worked on, None where none is; `finds_nothing`, whether there was
@@ -56,13 +94,7 @@ class StreamStatus:
     name: str
     state: State = State.STARTING
     pace: Pace = Pace()
-    batches: int = 0
-    messages: int = 0
-    published: int = 0
-    repeated: int = 0
-    refused: int = 0
-    unmatched: int = 0
-    took_s: float = 0.0
+    totals: Totals = Totals()
     held: int | None = None
     merger_failures: int | None = None
     working_s: float | None = None
@@ -141,48 +173,6 @@ def _position(offset: Any, name: str = "bookmark") -> int | None:
         return None
 
 
-# --- counts since the command was started
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Counts: `repeated` are rows that an earlier try had written, `refused` no messages at all.
-
-    `unmatched` are removals that found no record.
-    `newest` is the number of messages of the newest batch; `took_s` is the time of all batches.
-    """
-
-    batches: int = 0
-    messages: int = 0
-    published: int = 0
-    repeated: int = 0
-    refused: int = 0
-    unmatched: int = 0
-    newest: int = field(default=0, compare=False)
-    took_s: float = field(default=0.0, compare=False)
-
-    def with_batch(
-        self,
-        messages: int,
-        published: int,
-        repeated: int = 0,
-        refused: int = 0,
-        unmatched: int = 0,
-        took_s: float = 0,
-    ) -> Totals:
-        """Return these counts with one more batch."""
-        return Totals(
-            batches=self.batches + 1,
-            messages=self.messages + messages,
-            published=self.published + published,
-            repeated=self.repeated + repeated,
-            refused=self.refused + refused,
-            unmatched=self.unmatched + unmatched,
-            newest=messages,
-            took_s=self.took_s + took_s,
-        )
-
-
 # --- lines on the terminal
 
 
@@ -193,14 +183,15 @@ WORKING_S_MIN = 1.0
 
 def progress_line(now: StreamStatus, dead_letters: Path | str | None = None) -> str:
     """Return how far a stream is, how fast, how far behind, and what was refused."""
+    done = now.totals
     parts = [
-        counted(now.batches, "batch", "batches"),
-        f"{counted(now.messages, 'message')} in",
-        f"{now.published:,} out",
+        counted(done.batches, "batch", "batches"),
+        f"{counted(done.messages, 'message')} in",
+        f"{done.published:,} out",
     ]
-    if now.state is State.ENDED and now.took_s:
-        parts.append(f"{now.messages / now.took_s:,.0f}/s in {now.took_s:.2f} s of batches")
-    elif now.batches:
+    if now.state is State.ENDED and done.took_s:
+        parts.append(f"{done.messages / done.took_s:,.0f}/s in {done.took_s:.2f} s of batches")
+    elif done.batches:
         pace = now.pace
         parts.append(f"the newest batch in {pace.batch_s:.2f} s at {pace.rows_per_s:,.0f}/s")
     if now.pace.lag is not None:
@@ -209,12 +200,12 @@ def progress_line(now: StreamStatus, dead_letters: Path | str | None = None) -> 
             parts.append(f"these are lost after {now.pace.margin:,} more: lengthen the history")
     if now.held is not None:
         parts.append(f"{counted(now.held, 'key')} held")
-    if now.repeated:
-        parts.append(f"{now.repeated:,} written by an earlier run")
-    if now.refused:
-        parts.append(f"{now.refused:,} refused (see {dead_letters})")
-    if now.unmatched:
-        parts.append(f"{counted(now.unmatched, 'removal')} found no record")
+    if done.repeated:
+        parts.append(f"{done.repeated:,} written by an earlier run")
+    if done.refused:
+        parts.append(f"{done.refused:,} refused (see {dead_letters})")
+    if done.unmatched:
+        parts.append(f"{counted(done.unmatched, 'removal')} found no record")
     if now.merger_failures:
         parts.append(f"{counted(now.merger_failures, 'merge')} failed")
     doing = _doing(now)
@@ -238,7 +229,7 @@ def _doing(now: StreamStatus) -> str:
         case State.RUNNING if now.finds_nothing:
             return "nothing new to read"
         case State.RUNNING:
-            has_read = now.batches or now.pace.batch is not None
+            has_read = now.totals.batches or now.pace.batch is not None
             return "" if has_read else "getting ready to read"
         case State.WAITING:
             return "waiting for its next start"

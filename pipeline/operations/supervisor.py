@@ -207,20 +207,14 @@ class Supervisor:
 
     def status(self) -> StreamStatus:
         """Return the current status; remember the pace of the newest batch for later calls."""
-        done, run = self.stream.totals, self.stream.run
+        totals, run = self.stream.totals, self.stream.run
         if run is not None:
             self._pace = run.pace(self._pace)
         return StreamStatus(
             name=self.name,
             state=self._state,
             pace=self._pace,
-            batches=done.batches,
-            messages=done.messages,
-            published=done.published,
-            repeated=done.repeated,
-            refused=done.refused,
-            unmatched=done.unmatched,
-            took_s=done.took_s,
+            totals=totals,
             held=self.stream.held_keys,
             merger_failures=self.stream.merger_failures,
             working_s=self.stream.working_s,

@@ -35,7 +35,7 @@ from tidegate.clients.requests import JSON
 from tidegate.keys.text.duration import parse_interval
 from tidegate.pipeline.intervals import Interval, Pace
 from tidegate.pipeline.operations import status
-from tidegate.pipeline.operations.status import State, StreamStatus
+from tidegate.pipeline.operations.status import State, StreamStatus, Totals
 from tidegate.pipeline.operations.watch import TOPIC, message_of
 from tidegate.pipeline.planner.choices import Choice, Plan
 from tidegate.pipeline.planner.tally import Seen, Sent
@@ -115,7 +115,7 @@ def report(gateway: Gateway) -> None:
     for name, state, messages, published, rate, lag, took_s in PIPELINES:
         pace = status.Pace(batch=messages // 700, rows_per_s=rate, batch_s=took_s, lag=lag)
         now = StreamStatus(
-            name, state, pace, batches=messages // 700, messages=messages, published=published,
+            name, state, pace, Totals(messages // 700, messages, published),
             held=40, at_s=time.time(), error="the gateway is out" if not rate else "",
         )  # fmt: skip
         producer, number, message = message_of(now)

@@ -7,7 +7,7 @@ import pytest
 from tests.support.deadlines import HANGS_S
 from tidegate.pipeline.errors import UsageInvalid
 from tidegate.pipeline.operations.metrics import FIGURES, PREFIX, MetricsSink, serving_metrics
-from tidegate.pipeline.operations.status import Pace, State, StreamStatus
+from tidegate.pipeline.operations.status import Pace, State, StreamStatus, Totals
 
 LOOPBACK = "127.0.0.1"
 
@@ -28,7 +28,7 @@ def test_every_figure_of_every_stream_is_scraped() -> None:
         "busy",
         State.RUNNING,
         Pace(batch=6, rows_per_s=50.5, batch_s=0.25, lag=12),
-        batches=7, messages=100, published=70, repeated=3, refused=2, unmatched=6, held=5,
+        Totals(batches=7, messages=100, published=70, repeated=3, refused=2, unmatched=6), held=5,
         merger_failures=4, restarts=1, at_s=99.0,
     )  # fmt: skip
     board.show([busy, StreamStatus("failed", State.FAILED)])

@@ -61,15 +61,15 @@ def test_the_margin_is_what_the_journal_may_drop(first: str | None, margin: int 
 
 
 def test_a_line_warns_while_the_journal_may_soon_drop_what_is_unread() -> None:
-    now = StreamStatus("s", State.RUNNING, Pace(batch=1, lag=60_000, margin=40_000), batches=1)
+    now = StreamStatus("s", State.RUNNING, Pace(batch=1, lag=60_000, margin=40_000), Totals(1))
     assert ", these are lost after 40,000 more: lengthen the history" in progress_line(now, DEAD)
-    now = StreamStatus("s", State.RUNNING, Pace(batch=1, lag=40_000, margin=60_000), batches=1)
+    now = StreamStatus("s", State.RUNNING, Pace(batch=1, lag=40_000, margin=60_000), Totals(1))
     assert "history" not in progress_line(now, DEAD)
 
 
 def test_the_last_line_has_the_rate_of_all_batches() -> None:
     now = StreamStatus(
-        "s", State.ENDED, Pace(rows_per_s=0, batch_s=2), batches=2, messages=5_000, took_s=20.0
+        "s", State.ENDED, Pace(rows_per_s=0, batch_s=2), Totals(2, 5_000, took_s=20.0)
     )
     said = "s: 2 batches, 5,000 messages in, 0 out, 250/s in 20.00 s of batches, ended"
     assert progress_line(now, DEAD) == said
@@ -126,12 +126,7 @@ def test_a_busy_stream_says_all_that_matters() -> None:
         "s",
         State.RUNNING,
         pace=Pace(batch=6, rows_per_s=51234.4, batch_s=0.256, lag=1200),
-        batches=7,
-        messages=100_000,
-        published=70,
-        repeated=3,
-        refused=2,
-        unmatched=4,
+        totals=Totals(7, 100_000, published=70, repeated=3, refused=2, unmatched=4),
         held=12,
         merger_failures=1500,
         restarts=1001,
@@ -144,9 +139,8 @@ def test_a_busy_stream_says_all_that_matters() -> None:
 
 
 def test_one_of_a_kind_is_said_in_the_singular() -> None:
-    one = StreamStatus(
-        "s", State.FAILED, batches=1, messages=1, published=1, unmatched=1, held=1, restarts=1
-    )
+    done = Totals(1, messages=1, published=1, unmatched=1)
+    one = StreamStatus("s", State.FAILED, totals=done, held=1, restarts=1)
     assert progress_line(one, DEAD) == (
         "s: 1 batch, 1 message in, 1 out, the newest batch in 0.00 s at 0/s, 1 key held, "
         "1 removal found no record, failed, 1 restart"

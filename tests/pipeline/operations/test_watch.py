@@ -22,7 +22,13 @@ from tidegate.clients.retry import Retry
 from tidegate.pipeline.errors import PipelineError, SourceLost, StreamFailed, UsageInvalid
 from tidegate.pipeline.operations import watch as module
 from tidegate.pipeline.operations.shutdown import CutOff, Stop
-from tidegate.pipeline.operations.status import Pace, State, StreamStatus, progress_line
+from tidegate.pipeline.operations.status import (
+    Pace,
+    State,
+    StreamStatus,
+    Totals,
+    progress_line,
+)
 from tidegate.pipeline.operations.supervisor import DEFAULT_OPTIONS, RunOptions
 from tidegate.pipeline.operations.watch import (
     Reporter,
@@ -185,7 +191,8 @@ def test_a_malformed_address_is_refused() -> None:
 
 STATUS = StreamStatus(
     "ticks", State.WAITING, Pace(batch=6, rows_per_s=50.12345, batch_s=0.25, lag=12),
-    batches=7, messages=100, published=70, refused=2, restarts=1, error="no room" * 1000, at_s=1.5,
+    Totals(batches=7, messages=100, published=70, refused=2),
+    restarts=1, error="no room" * 1000, at_s=1.5,
 )  # fmt: skip
 
 
