@@ -328,7 +328,7 @@ def replay(keys: tuple[str, ...], **arguments: Any) -> int:
 @with_options(*WITHOUT_SPARK)
 def ingest(file: Path, gateway: str | None, options: RunOptions) -> int:
     """Publish what brokers, files and sockets have to topics, without Java."""
-    from tidegate.pipeline.ingest.run import ingest
+    from tidegate.pipeline.ingest.intake import ingest
 
     return ingest(file, options, gateway)
 
@@ -348,6 +348,6 @@ def ingest(file: Path, gateway: str | None, options: RunOptions) -> int:
 @with_options(*WITHOUT_SPARK)
 def forward(file: Path, gateway: str | None, options: RunOptions) -> int:
     """Send topics at their interval to other systems, without Java."""
-    from tidegate.pipeline.forward.run import forward
+    from tidegate.pipeline.forward.delivery import forward
 
     return forward(file, options, gateway)

@@ -4,8 +4,7 @@
     feed         the subscription of a topic, as batches of rows with a position
     position     the file that says how far a target is, if the target does not
     target       what a sink is to the rest: rows in, refused rows out
-    delivery     one topic in a thread: read, write, note the position
-    run          the command: all forwards of a file, supervised
+    delivery     one topic in a thread: read, write, note the position; all of a file, supervised
 
     sinks        a module for each kind of sink: its table `sink` and its target
 

@@ -1,16 +1,17 @@
-"""One topic in a thread: read a batch of its rows, write it, note the position."""
+"""One topic in a thread: read rows, write them, note the position; and all forwards of a file."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 
 import msgspec
 
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.connection import gateway_at, reported_retry
-from tidegate.pipeline.forward.definition import ForwardDefinition
+from tidegate.pipeline.forward.definition import ForwardDefinition, read_definitions
 from tidegate.pipeline.forward.feed import Feed
 from tidegate.pipeline.forward.position import PositionFile
 from tidegate.pipeline.forward.target import (
@@ -22,8 +23,14 @@ from tidegate.pipeline.forward.target import (
     Refusal,
     Target,
 )
-from tidegate.pipeline.operations.supervisor import Say
-from tidegate.pipeline.operations.threads import READ_SECONDS, ThreadRun, ThreadStream
+from tidegate.pipeline.operations.shutdown import Stop, print_line, until_stopped
+from tidegate.pipeline.operations.supervisor import RunOptions, Say
+from tidegate.pipeline.operations.threads import (
+    READ_SECONDS,
+    ThreadRun,
+    ThreadStream,
+    run_threads,
+)
 
 DEAD_ROW_BYTES_MAX = 256 * 1024
 
@@ -158,3 +165,16 @@ class Forward(ThreadStream):
             # The same letter has the same name after a kill.
             digest = hashlib.blake2b(letter, digest_size=16).hexdigest()
             gateway.publish(topic, [letter], idempotency_key=digest)
+
+
+def forward(path: Path, options: RunOptions, gateway: str | None = None) -> int:
+    """Run the forwards of a file until stopped; return the exit code, as `until_stopped` does.
+
+    `gateway` goes before the one that the file names.
+    """
+
+    def run(stop: Stop) -> None:
+        forwards = [Forward(each, print_line) for each in read_definitions(path, gateway)]
+        run_threads(forwards, options, stop, print_line)
+
+    return until_stopped(run)

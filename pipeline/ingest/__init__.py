@@ -8,8 +8,7 @@
     protobuf     payloads and keys in Protobuf as JSON; values in protobuf_values
     schema_registry  what both ask for schemas
     publishing   batches published once each, by the numbers of their records; dead letters
-    intake       one source in a thread: read, publish, acknowledge
-    run          the command: all sources of a file, supervised
+    intake       one source in a thread: read, publish, acknowledge; all of a file, supervised
 
     sources      a module for each kind of source: its table `source` and its connector
 

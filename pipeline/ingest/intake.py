@@ -1,16 +1,23 @@
-"""One source in a thread: read a batch, publish it, acknowledge it."""
+"""One source in a thread: read a batch, publish it, acknowledge it; and all sources of a file."""
 
 from __future__ import annotations
 
 import time
 from contextlib import closing
+from pathlib import Path
 
 from tidegate.pipeline.connection import gateway_at, reported_retry
 from tidegate.pipeline.ingest.connector import Connector, Restored, SourceBatch
-from tidegate.pipeline.ingest.definition import IngestDefinition
+from tidegate.pipeline.ingest.definition import IngestDefinition, read_definitions
 from tidegate.pipeline.ingest.publishing import TopicPublisher
-from tidegate.pipeline.operations.supervisor import Say
-from tidegate.pipeline.operations.threads import READ_SECONDS, ThreadRun, ThreadStream
+from tidegate.pipeline.operations.shutdown import Stop, print_line, until_stopped
+from tidegate.pipeline.operations.supervisor import RunOptions, Say
+from tidegate.pipeline.operations.threads import (
+    READ_SECONDS,
+    ThreadRun,
+    ThreadStream,
+    run_threads,
+)
 
 MS_PER_S = 1_000
 FENCE_SECONDS = 10.0
@@ -83,3 +90,16 @@ def _publish(
         count.refused = outcome.refused
         count.unmatched = outcome.unmatched
         count.lag = batch.lag
+
+
+def ingest(path: Path, options: RunOptions, gateway: str | None = None) -> int:
+    """Run the sources of a file until stopped; return the exit code, as `until_stopped` does.
+
+    `gateway` goes before the one that the file names.
+    """
+
+    def run(stop: Stop) -> None:
+        intakes = [Intake(each, print_line) for each in read_definitions(path, gateway)]
+        run_threads(intakes, options, stop, print_line)
+
+    return until_stopped(run)

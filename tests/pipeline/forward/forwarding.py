@@ -15,9 +15,10 @@ import msgspec
 
 from tests.support.deadlines import HANGS_S
 from tidegate.pipeline.forward.definition import ForwardDefinition, read_definitions
-from tidegate.pipeline.forward.run import run_forwards
+from tidegate.pipeline.forward.delivery import Forward
 from tidegate.pipeline.operations.shutdown import Stop
 from tidegate.pipeline.operations.supervisor import RunOptions
+from tidegate.pipeline.operations.threads import run_threads
 
 
 def definitions(folder: Path, text: str, gateway: str) -> list[ForwardDefinition]:
@@ -31,9 +32,9 @@ def definitions(folder: Path, text: str, gateway: str) -> list[ForwardDefinition
 def forwarding(folder: Path, text: str, gateway: str) -> Iterator[list[str]]:
     """Run the forwards of a file during the block; yields the lines that are printed."""
     stop, lines = Stop(), list[str]()
-    read = definitions(folder, text, gateway)
+    forwards = [Forward(each, lines.append) for each in definitions(folder, text, gateway)]
     with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(run_forwards, read, RunOptions(), stop, lines.append)
+        running = threads.submit(run_threads, forwards, RunOptions(), stop, lines.append)
         try:
             yield lines
         finally:

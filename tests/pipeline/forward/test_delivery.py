@@ -19,10 +19,11 @@ from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.errors import SourceUnreachable
-from tidegate.pipeline.forward.run import run_forwards
+from tidegate.pipeline.forward.delivery import Forward
 from tidegate.pipeline.forward.target import Patience, Refusal, Row
 from tidegate.pipeline.operations.shutdown import Stop
 from tidegate.pipeline.operations.supervisor import RunOptions
+from tidegate.pipeline.operations.threads import run_threads
 
 pytestmark = pytest.mark.system
 FILE = """
@@ -95,8 +96,8 @@ def test_rows_and_their_position_are_stored_in_one_step(tmp_path: Path) -> None:
         gateway.put_topic("t", {"key": ["/k"]})
         gateway.publish("t", [{"k": 1}, {"k": 13}])
         [read] = definitions(tmp_path, FILE, address)
-        forwards = [replace(read, sink=ledger)]
-        running = threads.submit(run_forwards, forwards, RunOptions(), stop, print)
+        forwards = [Forward(replace(read, sink=ledger), print)]
+        running = threads.submit(run_threads, forwards, RunOptions(), stop, print)
         try:
             wanted = [("reset", None), ("snapshot", {"k": 1})]
             eventually(lambda: ledger.rows, wanted)
@@ -124,10 +125,10 @@ def test_with_other_fields_all_records_are_sent_again(tmp_path: Path) -> None:
         gateway.publish("t", {"k": 1, "n": 2})
         for options in ("select=[-/,+/k]", "conflation=1s,select=[-/,+/k]", "select=[-/,+/n]"):
             [read] = definitions(tmp_path, FILE.replace("conflation=50ms", options), address)
-            stop, forward = Stop(), replace(read, sink=ledger)
+            stop, forward = Stop(), Forward(replace(read, sink=ledger), print)
             with ThreadPoolExecutor(1) as threads:
-                running = threads.submit(run_forwards, [forward], RunOptions(), stop, print)
-                eventually(partial(has_position, ledger, forward.identity), True)
+                running = threads.submit(run_threads, [forward], RunOptions(), stop, print)
+                eventually(partial(has_position, ledger, forward.definition.identity), True)
                 stop.ask()
                 running.result(HANGS_S)
     assert ledger.rows == [
@@ -182,8 +183,8 @@ def test_a_batch_is_written_again_as_it_was_with_the_same_ids(tmp_path: Path) ->
         gateway.publish("t", {"k": 1, "n": 1})
         [read] = definitions(tmp_path, FILE, address)
         recognizer = Recognizer(gateway)
-        forwards = [replace(read, sink=recognizer, position=position)]
-        running = threads.submit(run_forwards, forwards, RunOptions(), stop, print)
+        forwards = [Forward(replace(read, sink=recognizer, position=position), print)]
+        running = threads.submit(run_threads, forwards, RunOptions(), stop, print)
         try:
             eventually(lambda: {"k": 1, "n": 2} in map(newest, recognizer.written), True)
         finally:

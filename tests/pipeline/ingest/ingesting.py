@@ -16,9 +16,10 @@ from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.ingest.connector import Connector, SourceBatch
 from tidegate.pipeline.ingest.definition import IngestDefinition, read_definitions, read_source
-from tidegate.pipeline.ingest.run import run_sources
+from tidegate.pipeline.ingest.intake import Intake
 from tidegate.pipeline.operations.shutdown import Stop
 from tidegate.pipeline.operations.supervisor import RunOptions
+from tidegate.pipeline.operations.threads import run_threads
 
 
 def begins(where: object) -> dict[str, Any]:
@@ -39,10 +40,10 @@ def ingesting(
 ) -> Iterator[list[str]]:
     """Run the sources of a file during the block; yields the lines that are printed."""
     stop, lines = Stop(), list[str]()
-    read = definitions(folder, text, gateway)
+    intakes = [Intake(each, lines.append) for each in definitions(folder, text, gateway)]
     options = RunOptions(restarts=restarts)
     with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(run_sources, read, options, stop, lines.append)
+        running = threads.submit(run_threads, intakes, options, stop, lines.append)
         try:
             yield lines
         finally:

@@ -17,9 +17,10 @@ from tests.support.rules import rule
 from tests.support.tokens import claims, grant, public_jwk, signed, write_keys
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.errors import KeyMismatch, SourceLost
-from tidegate.pipeline.ingest.run import run_sources
+from tidegate.pipeline.ingest.intake import Intake
 from tidegate.pipeline.operations.shutdown import Stop
 from tidegate.pipeline.operations.supervisor import RunOptions
+from tidegate.pipeline.operations.threads import run_threads
 
 pytestmark = pytest.mark.system
 FILE = """
@@ -79,6 +80,12 @@ def test_a_token_needs_what_the_page_says_and_no_more(
         assert states == {"a": "ended", "b": "ended"}
 
 
+def run_first(folder: Path, address: str) -> None:
+    """Run the first source of the file until it ends."""
+    [read] = definitions(folder, FILE.split("[ingest.b]")[0], address)
+    run_threads([Intake(read, print)], RunOptions(), Stop(), print)
+
+
 def test_a_source_that_is_lost_ends_while_others_go_on_and_the_command_with_the_last(
     tmp_path: Path,
 ) -> None:
@@ -89,12 +96,7 @@ def test_a_source_that_is_lost_ends_while_others_go_on_and_the_command_with_the_
             eventually(lambda: len(journal(address, "t")), 2)
         path.write_text('{"k":1}\n')
         with pytest.raises(SourceLost, match=r"a: .*has 8 bytes, but 16 of them were read before"):
-            run_sources(
-                definitions(tmp_path, FILE.split("[ingest.b]")[0], address),
-                RunOptions(),
-                Stop(),
-                lambda line: None,
-            )
+            run_first(tmp_path, address)
 
 
 def test_a_topic_with_another_key_ends_the_source_because_no_start_mends_it(
@@ -103,12 +105,7 @@ def test_a_topic_with_another_key_ends_the_source_because_no_start_mends_it(
     with serving_here() as address, Gateway(address) as gateway:
         gateway.put_topic("t", {"key": ["/other"]})
         with pytest.raises(KeyMismatch, match=r"a: topic t exists with key \['/other'\]"):
-            run_sources(
-                definitions(tmp_path, FILE.split("[ingest.b]")[0], address),
-                RunOptions(),
-                Stop(),
-                lambda line: None,
-            )
+            run_first(tmp_path, address)
 
 
 def test_the_command_serves_metrics_and_ends_in_order(tmp_path: Path) -> None:
