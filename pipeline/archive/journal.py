@@ -20,7 +20,6 @@ from tidegate.pipeline.errors import GatewayRefused, UsageInvalid
 from tidegate.pipeline.format.journal import open_journal
 from tidegate.pipeline.format.options import ReadOptions
 from tidegate.pipeline.operations.shutdown import (
-    STOPPING,
     Stop,
     print_error,
     print_line,
@@ -149,8 +148,6 @@ def _run(
         with stop.cutting_off():
             stream.start_first()
         watch([stream], sinks, stop, report)
-        if stop.asked:
-            report(STOPPING)
     if stream.failure is not None:
         raise stream.failure
 

@@ -11,7 +11,7 @@ from functools import partial
 from importlib.util import find_spec
 
 from tidegate.pipeline.errors import ExtraMissing, PipelineError, StreamFailed
-from tidegate.pipeline.operations.shutdown import STOPPING, Stop, Stopped
+from tidegate.pipeline.operations.shutdown import Stop, Stopped
 from tidegate.pipeline.operations.status import Pace, StreamStatus, Totals, progress_line
 from tidegate.pipeline.operations.supervisor import RunOptions, Say, StartGate, Supervisor
 from tidegate.pipeline.operations.watch import ending_in_order, status_sinks, watch
@@ -220,8 +220,6 @@ def run_threads(
             report(each.headline)
             member.start_first()
         watch(members, sinks, stop, report)
-        if stop.asked:
-            report(STOPPING)
     failures = [each.failure for each in members if each.failure is not None]
     if failures:
         raise failures[0]

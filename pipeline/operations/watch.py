@@ -15,7 +15,7 @@ from tidegate.clients.errors import GatewayError
 from tidegate.clients.requests import JSON
 from tidegate.pipeline.connection import AT_ONCE, gateway_at, pipeline_error
 from tidegate.pipeline.errors import GatewayRefused, PipelineError, StreamFailed
-from tidegate.pipeline.operations.shutdown import CutOff, Stop
+from tidegate.pipeline.operations.shutdown import STOPPING, CutOff, Stop
 from tidegate.pipeline.operations.status import PROGRESS_EVERY_S, StreamStatus
 from tidegate.pipeline.operations.supervisor import RunOptions, Say, Supervisor
 
@@ -46,7 +46,7 @@ def watch(
     *,
     renew: Callable[[], None] | None = None,
 ) -> None:
-    """Poll streams and report their status, until all are over or `stop` is requested.
+    """Poll streams and report their status, until all are over, or until `stop`, which it says.
 
     A stream that fails for good while others go on is reported at once. `renew` may add and
     remove streams; with it the loop ends only by `stop`, because more streams may always come.
@@ -72,6 +72,7 @@ def watch(
         for sink in due:  # skip the reports that a long poll has missed
             sink.due_s += sink.every_s * (1 + (now_s - sink.due_s) // sink.every_s)
         stop.wait(WATCH_EVERY_S)
+    say(STOPPING)
 
 
 def report_status(watched: Sequence[Supervisor], sinks: Sequence[StatusSink]) -> None:

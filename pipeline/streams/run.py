@@ -11,7 +11,7 @@ from pathlib import Path
 from tidegate.pipeline.connection import AT_ONCE, default_gateway, reported_retry
 from tidegate.pipeline.definitions.spark_topics import streams_of
 from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
-from tidegate.pipeline.operations.shutdown import STOPPING, Stop, print_line, until_stopped
+from tidegate.pipeline.operations.shutdown import Stop, print_line, until_stopped
 from tidegate.pipeline.operations.status import StreamStatus, progress_line
 from tidegate.pipeline.operations.supervisor import DEFAULT_OPTIONS, RunOptions, Say
 from tidegate.pipeline.operations.watch import (
@@ -103,9 +103,7 @@ def run_streams(
         # With `available_now` only the topics present at the start are filled.
         renew = None if watcher is None or options.available_now else watcher.poll
         watch(runner.members, sinks, stop, report, renew=renew)
-        if stop.asked:
-            report(STOPPING)
-        elif options.available_now:
+        if options.available_now and not stop.asked:
             runner.end()
     failures = [each.failure for each in runner.members if each.failure is not None]
     if failures:

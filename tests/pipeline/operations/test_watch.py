@@ -95,7 +95,7 @@ def test_it_ends_with_the_last_stream() -> None:
 
 def test_it_ends_when_asked() -> None:
     clock = Clock(waits=5)
-    watched([Actor("a", 1000)], clock)
+    assert watched([Actor("a", 1000)], clock) == ["stopping …"]
     assert round(clock.now_s, 6) == 0.5
 
 
