@@ -68,7 +68,6 @@ class ViewBatches:
     # send at the end.
     held_keys = None
     merger_failures = None
-    unended = None
 
     def __init__(self, definition: StreamDefinition, view: ViewDefinition) -> None:
         self._folder = definition.checkpoint / "held"
