@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from tidegate.clients import BODY_BYTES_MAX, DEFAULT_ADDRESS
 from tidegate.clients.answers import shown_address
@@ -96,6 +97,18 @@ def reported_retry(
 STAGE_MESSAGES_MAX = 10_000
 
 
+class Line(NamedTuple):
+    """A message's JSON text on one line, or an envelope: of a removal, or of a message and key."""
+
+    text: bytes
+    is_envelope: bool = False
+
+
+def removal(record_key: bytes, reason: str = "deleted") -> Line:
+    """Return the removal of the record of a key."""
+    return Line(b'{"key":%b,"reason":"%b"}' % (record_key, reason.encode()), is_envelope=True)
+
+
 class Stages:
     """Fills stage after stage with the lines of one task.
 
@@ -117,16 +130,16 @@ class Stages:
         self._topic = topic
         self._producer = producer
         self._name = name
-        self._lines: list[tuple[bytes, bool]] = []
+        self._lines: list[tuple[bytes, bool]] = []  # not `Line`, whose making takes longer
         self._bytes = 0
 
-    def add(self, line: bytes, *, is_envelope: bool = False) -> None:
-        """Add a message's JSON text, or an envelope; send a full stage to the gateway."""
+    def add(self, text: bytes, *, is_envelope: bool = False) -> None:
+        """Add a line; send a full stage to the gateway."""
         is_full = len(self._lines) == STAGE_MESSAGES_MAX
-        if is_full or self._bytes + len(line) >= BODY_BYTES_MAX:
+        if is_full or self._bytes + len(text) >= BODY_BYTES_MAX:
             self.end()
-        self._lines.append((line, is_envelope))
-        self._bytes += len(line) + 1  # with its line break
+        self._lines.append((text, is_envelope))
+        self._bytes += len(text) + 1  # with its line break
 
     def end(self) -> None:
         """Send what is left."""
@@ -142,7 +155,7 @@ class Stages:
 
 
 def body_of(lines: Sequence[tuple[bytes, bool]]) -> tuple[bytes, bool]:
-    """Return texts and envelopes as the body of a request, and whether it has envelopes.
+    """Return lines as the body of a request, and whether it has envelopes.
 
     Without an envelope among them the texts go as they are: the gateway has nothing to unpack.
     """

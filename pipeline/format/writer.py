@@ -10,9 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -25,7 +23,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 from tidegate.keys.errors import KeysError
 from tidegate.keys.jsontext import check_json, one_line
 from tidegate.keys.spec import canonical_key
-from tidegate.pipeline.connection import Stages, gateway_at
+from tidegate.pipeline.connection import Line, Stages, gateway_at, removal
 from tidegate.pipeline.errors import DefinitionInvalid, GatewayRefused, KeyMismatch, StreamFailed
 from tidegate.pipeline.format.executor_check import SentToExecutors
 from tidegate.pipeline.format.options import WriteOptions
@@ -33,13 +31,6 @@ from tidegate.pipeline.format.options import WriteOptions
 # --- rows of a frame as lines: checked here, where the row is still known
 
 REASONS = ("deleted", "expired", "match")
-
-
-class Line(NamedTuple):
-    """A message's JSON text on one line, or an envelope: of a removal, or of a message and key."""
-
-    text: bytes
-    is_envelope: bool
 
 
 def lines_of(batch: pa.RecordBatch) -> Iterator[Line]:
@@ -56,12 +47,12 @@ def lines_of(batch: pa.RecordBatch) -> Iterator[Line]:
     ):
         record_key = None if key_text is None else _key(key_text)
         if value is None or reason is not None:
-            yield Line(_removal(record_key, reason or b"deleted"), is_envelope=True)
+            yield _removal(record_key, (reason or b"deleted").decode())
         elif record_key is not None:
             envelope = b'{"key":%s,"value":%s}' % (record_key, _message(value))
             yield Line(envelope, is_envelope=True)
         else:
-            yield Line(_message(value), is_envelope=False)
+            yield Line(_message(value))
 
 
 def _texts(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
@@ -81,12 +72,12 @@ def _message(value: bytes) -> bytes:
     return one_line(value)
 
 
-def _removal(record_key: bytes | None, reason: bytes) -> bytes:
+def _removal(record_key: bytes | None, reason: str) -> Line:
     if record_key is None:
         raise StreamFailed("a row without value removes a record, and needs the record's key")
-    if reason.decode() not in REASONS:
+    if reason not in REASONS:
         raise StreamFailed(f"removed is null or one of {', '.join(REASONS)}")
-    return b'{"key":%s,"reason":%s}' % (record_key, msgspec.json.encode(reason.decode()))
+    return removal(record_key, reason)
 
 
 def _key(text: bytes) -> bytes:

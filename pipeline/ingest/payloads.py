@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -16,6 +16,7 @@ from tidegate.keys.errors import KeysError
 from tidegate.keys.jsontext import NULL, check_json, one_line
 from tidegate.keys.path import FieldPath, getter
 from tidegate.keys.spec import KeySpec, record_key
+from tidegate.pipeline.connection import Line, removal
 from tidegate.pipeline.definitions.source import KeyFormat
 from tidegate.pipeline.ingest.connector import SourceRecord
 from tidegate.pipeline.sources.broker_key import KeyAmbiguous, removed_key
@@ -89,13 +90,6 @@ NewDecoder = Callable[[], Decoder]
 # --- reading
 
 
-class Line(NamedTuple):
-    """A line of a request: a message's JSON text, or the envelope of a removal."""
-
-    text: bytes
-    is_envelope: bool
-
-
 class RecordInvalid(Exception):
     """A record that is no message of the topic; the text is the reason."""
 
@@ -155,7 +149,7 @@ class PayloadReader:
             text = record.payload
             if text is None or record.fault or text[:1] != b"{" or b"\n" in text or b"\r" in text:
                 return None
-            lines.append(Line(text, False))
+            lines.append(Line(text))
         return lines
 
     def read(self, record: SourceRecord) -> Line | None:
@@ -246,7 +240,7 @@ class PayloadReader:
         message = self._with_fields(record, one_line(value))
         if self._spec:
             self._key_of(message)  # raises; the gateway would refuse the whole request
-        return Line(message, False)
+        return Line(message)
 
     def _with_fields(self, record: SourceRecord, value: bytes) -> bytes:
         if not self._mapping.fields:
@@ -313,7 +307,7 @@ class PayloadReader:
     def _removal(self, named: str) -> Line:
         if not self._spec:
             raise RecordInvalid("a removal, and the topic has no key")
-        return Line(b'{"key":%b,"reason":"deleted"}' % named.encode(), True)
+        return removal(named.encode())
 
 
 def _has_encoded_key(record: SourceRecord, decode: Decoder) -> bool:

@@ -24,11 +24,11 @@ from tidegate.clients.answers import Published
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.connection import STAGE_MESSAGES_MAX, body_of
+from tidegate.pipeline.connection import STAGE_MESSAGES_MAX, Line, body_of
 from tidegate.pipeline.errors import KeyMismatch
 from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.definition import IngestDefinition
-from tidegate.pipeline.ingest.payloads import Line, PayloadForm, PayloadReader, RecordInvalid
+from tidegate.pipeline.ingest.payloads import PayloadForm, PayloadReader, RecordInvalid
 
 LINE_AT_FAULT = frozenset({400, 413, 422})
 """The statuses of a refusal that is about one line."""

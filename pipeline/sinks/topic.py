@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.columns.rows import shuffle_partitions
-from tidegate.pipeline.connection import Stages, gateway_at
+from tidegate.pipeline.connection import Stages, gateway_at, removal
 from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused, KeyMismatch
 from tidegate.pipeline.sinks.dead_letters import DeadLetterFile, DeadLetters
 from tidegate.pipeline.sinks.sink import Batch, BatchResult, wait_until
@@ -243,7 +243,7 @@ class Staging:
     def end(self) -> None:
         """Stage what is left, then give the dead letters their name."""
         for record in self._existing.left() if self._existing is not None else ():
-            self._remove(record, "deleted")
+            self._remove(record)
         self._stages.end()
         self._refused_lines.end()
 
@@ -252,9 +252,9 @@ class Staging:
         stages = self._stages
         return Report(self.messages, stages.messages, self._refused_lines.count, stages.names)
 
-    def _remove(self, record: str, reason: str) -> None:
-        line = b'{"key":%s,"reason":"%s"}' % (record.encode(), reason.encode())
-        self._stages.add(line, is_envelope=True)
+    def _remove(self, record: str, reason: str = "deleted") -> None:
+        text, is_envelope = removal(record.encode(), reason)
+        self._stages.add(text, is_envelope=is_envelope)
 
 
 def _in_one_task(rows: DataFrame) -> DataFrame:

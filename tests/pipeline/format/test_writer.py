@@ -13,12 +13,11 @@ from tests.pipeline.archive.served import gateway
 from tests.pipeline.journals import Journals
 from tests.support.rules import rule
 from tidegate.pipeline import connection
-from tidegate.pipeline.connection import body_of
+from tidegate.pipeline.connection import Line, body_of
 from tidegate.pipeline.errors import DefinitionInvalid, GatewayRefused, RunFenced, StreamFailed
 from tidegate.pipeline.format import writer
 from tidegate.pipeline.format.options import WriteOptions
 from tidegate.pipeline.format.writer import (
-    Line,
     Staged,
     TopicStreamWriter,
     commit_stages,

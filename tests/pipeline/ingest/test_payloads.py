@@ -10,11 +10,11 @@ import pytest
 from tests.support.rules import rule
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.connection import Line
 from tidegate.pipeline.definitions.source import KeyFormat
 from tidegate.pipeline.ingest.connector import SourceRecord
 from tidegate.pipeline.ingest.payloads import (
     AddedField,
-    Line,
     PayloadForm,
     PayloadMapping,
     PayloadReader,
