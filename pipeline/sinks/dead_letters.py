@@ -20,22 +20,14 @@ from tidegate.pipeline.sinks.sink import Batch
 _COLUMNS = ["refused", "file", "position", "value"]
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetters:
-    """A folder that all nodes share."""
-
-    folder: str
-
-    def path(self, batch: Batch) -> Path:
-        """Return the file of a batch."""
-        return Path(self.folder) / f"batch-{batch.label}.ndjson"
-
-
 @dataclass(slots=True)
 class DeadLetterFile:
-    """The refused lines of one batch, written by one attempt of a task: all of them, or none."""
+    """The refused lines of one batch, written by one attempt of a task: all of them, or none.
 
-    to: DeadLetters
+    All nodes share the `folder`.
+    """
+
+    folder: str
     batch: Batch
     attempt: int
     count: int = 0
@@ -55,18 +47,22 @@ class DeadLetterFile:
         # If a task has two attempts the later one wins; their lines are the same.
         if self._file is not None:
             self._file.close()
-            self._unfinished().replace(self.to.path(self.batch))
+            self._unfinished().replace(self._path)
             self._file = None
 
     def _open(self) -> BinaryIO:
         if self._file is None:
-            Path(self.to.folder).mkdir(parents=True, exist_ok=True)
+            Path(self.folder).mkdir(parents=True, exist_ok=True)
             self._file = self._unfinished().open("wb")
         return self._file
 
+    @property
+    def _path(self) -> Path:
+        return Path(self.folder) / f"batch-{self.batch.label}.ndjson"
+
     def _unfinished(self) -> Path:
         suffix = f".{self.batch.run}.{self.attempt}.unfinished"
-        return self.to.path(self.batch).with_suffix(suffix)
+        return self._path.with_suffix(suffix)
 
 
 def _letter(refused: str, file: str | None, position: int, value: bytes) -> bytes:

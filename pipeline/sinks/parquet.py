@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from tidegate.pipeline.atomic_files import sync
 from tidegate.pipeline.columns.rows import arrow_schema, file_name
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
-from tidegate.pipeline.sinks.dead_letters import DeadLetterFile, DeadLetters
+from tidegate.pipeline.sinks.dead_letters import DeadLetterFile
 from tidegate.pipeline.sinks.sink import Batch, BatchResult, wait_until
 from tidegate.pipeline.sinks.tasks import Report, reports_of, result_of, task_attempt
 
@@ -48,7 +48,7 @@ class UnfinishedFile:
     target: Path
     batch: Batch
     attempt: int
-    dead_letters: DeadLetters
+    dead_letters: str
     messages: int = 0
     written: int = 0
     _file: Any = field(default=None, repr=False)
@@ -110,11 +110,14 @@ PLACES = ["key", "file", "block", "position", "messages"]
 
 @dataclass(frozen=True, slots=True)
 class ParquetWriter:
-    """The folder of a stream (a `Sink`), which all nodes share; travels to the executors."""
+    """The folder of a stream and that of its dead letters (a `Sink`), which all nodes share.
+
+    It travels to the executors.
+    """
 
     folder: str
     stream: str
-    dead_letters: DeadLetters
+    dead_letters: str
 
     def prepare(self) -> Sequence[str]:
         """Create the folder if it is missing; a folder has no epoch.

@@ -22,7 +22,7 @@ from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.columns.rows import shuffle_partitions
 from tidegate.pipeline.connection import Stages, gateway_at, removal
 from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused, KeyMismatch
-from tidegate.pipeline.sinks.dead_letters import DeadLetterFile, DeadLetters
+from tidegate.pipeline.sinks.dead_letters import DeadLetterFile
 from tidegate.pipeline.sinks.sink import Batch, BatchResult, wait_until
 from tidegate.pipeline.sinks.tasks import Report, reports_of, result_of, task_attempt
 
@@ -93,13 +93,14 @@ class TopicWriter:
     that is `declared` is never created here. With `restates` the first batch of a checkpoint has
     all records of the source: what the topic lacks is published, and what the batch lacks is
     removed. Such a batch may differ when it is repeated, so its commit has the number of the run.
+    `dead_letters` is a folder that all nodes share.
     """
 
     gateway: str
     topic: str
     stream: str
     definition: dict[str, Any]
-    dead_letters: DeadLetters
+    dead_letters: str
     declared: bool = False
     restates: bool = False
 

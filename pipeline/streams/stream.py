@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from tidegate.pipeline.definitions.stream import ParquetSink, StreamDefinition, TopicSink
 from tidegate.pipeline.errors import from_spark
 from tidegate.pipeline.operations.spark_run import QueryStream
-from tidegate.pipeline.sinks.dead_letters import DeadLetters
 from tidegate.pipeline.sinks.parquet import ParquetWriter
 from tidegate.pipeline.sinks.sink import Batch, BatchResult, Sink
 from tidegate.pipeline.sinks.topic import TopicWriter
@@ -238,7 +237,7 @@ def _shape(definition: StreamDefinition) -> dict[str, Any]:
 
 def open_sink(definition: StreamDefinition) -> Sink:
     """Return the sink of a definition, without creating its topic or folder yet."""
-    dead_letters = DeadLetters(str(definition.dead_letters))
+    dead_letters = str(definition.dead_letters)
     match definition.sink:
         case ParquetSink(folder):
             return ParquetWriter(str(folder), definition.name, dead_letters)

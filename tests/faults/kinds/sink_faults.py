@@ -11,7 +11,6 @@ from tests.faults.setups.pipeline import NEWEST, judge, sunk
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import GatewayRefused
-from tidegate.pipeline.sinks.dead_letters import DeadLetters
 from tidegate.pipeline.sinks.sink import Batch, BatchResult
 from tidegate.pipeline.sinks.topic import Staging, TopicWriter
 
@@ -21,7 +20,7 @@ QUERY = "0a"
 
 async def batches_again(setup: Setup, short: bool) -> None:
     """Every batch comes twice, the second time in other parts; then all of them, by a newer run."""
-    letters = DeadLetters(str(setup.folder / "dead"))
+    letters = str(setup.folder / "dead")
     writer = TopicWriter(setup.gateway.address, NEWEST, "s", {"key": ["/k"]}, letters)
     await asyncio.to_thread(_write_all, writer, setup)
     setup.findings += judge(await sunk(setup.gateway.address), ROWS * BATCHES)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
-from tidegate.pipeline.sinks.dead_letters import DeadLetterFile, DeadLetters
+from tidegate.pipeline.sinks.dead_letters import DeadLetterFile
 from tidegate.pipeline.sinks.sink import Batch
 
 BATCH = Batch(7, 1, "q")
@@ -26,7 +26,7 @@ def rows(*refused: str | None, file: str = "0\0file:/in/x") -> list[dict[str, An
 def refused_lines_in(
     folder: Path, batch: Batch, attempt: int, *refused: str | None, file: str
 ) -> int:
-    letters_file = DeadLetterFile(DeadLetters(str(folder)), batch, attempt)
+    letters_file = DeadLetterFile(str(folder), batch, attempt)
     letters_file.take(
         pa.RecordBatch.from_pylist(rows(*refused, file=file), schema=arrow_schema(SENT))
     )

@@ -17,7 +17,6 @@ from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.sinks import parquet as module
-from tidegate.pipeline.sinks.dead_letters import DeadLetters
 from tidegate.pipeline.sinks.parquet import COLUMNS, ParquetWriter
 from tidegate.pipeline.sinks.sink import Batch, BatchResult
 from tidegate.pipeline.sinks.tasks import Report
@@ -39,7 +38,7 @@ sink = {kind = "parquet", path = "out"}
 
 
 def writer_to(folder: Path) -> ParquetWriter:
-    return ParquetWriter(str(folder), "s", DeadLetters(str(folder / "dead")))
+    return ParquetWriter(str(folder), "s", str(folder / "dead"))
 
 
 def batch(number: int, run: int = 3) -> Batch:

@@ -16,7 +16,6 @@ from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import GatewayRefused
 from tidegate.pipeline.sinks import topic as module
-from tidegate.pipeline.sinks.dead_letters import DeadLetters
 from tidegate.pipeline.sinks.sink import Batch, BatchResult
 from tidegate.pipeline.sinks.tasks import Report
 from tidegate.pipeline.sinks.topic import (
@@ -44,7 +43,7 @@ def winners(count: int, refused: int = 0) -> pa.RecordBatch:
 
 
 def writer_to(journals: Journals, folder: Path) -> TopicWriter:
-    letters = DeadLetters(str(folder / "dead"))
+    letters = str(folder / "dead")
     return TopicWriter(journals.address, "newest", "s", {"key": ["/a"]}, letters)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
-from tidegate.pipeline.sinks.dead_letters import DeadLetters
 from tidegate.pipeline.sinks.parquet import UnfinishedFile
 from tidegate.pipeline.sinks.sink import Batch
 
@@ -27,7 +26,7 @@ def drafted(
     folder: Path, rows: list[dict[str, object]], attempt: int = 0, batch: Batch = BATCH
 ) -> UnfinishedFile:
     """A unfinished of rows that come in two pieces."""
-    letters = DeadLetters(str(folder / "dead"))
+    letters = str(folder / "dead")
     unfinished = UnfinishedFile(folder / "s-q-7.parquet", batch, attempt, letters)
     for piece in (rows[:1], rows[1:]):
         unfinished.take(pa.RecordBatch.from_pylist(piece, schema=arrow_schema(SENT)))
