@@ -27,6 +27,7 @@ from tidegate.pipeline.archive.writing import (
 from tidegate.pipeline.definitions.source import TopicSource
 from tidegate.pipeline.errors import ArchiveUnusable, PipelineError, SourceLost
 from tidegate.pipeline.operations.spark_run import QueryStream, spark_errors
+from tidegate.pipeline.operations.status import BatchCount
 from tidegate.pipeline.operations.supervisor import Say
 from tidegate.pipeline.operations.watch import stop_queries
 from tidegate.pipeline.sinks.tasks import task_attempt
@@ -172,7 +173,7 @@ class Archiving(QueryStream):
             folder.publish(report[0], part)
         messages = sum(part.last - part.first + 1 for part in parts)
         if messages:  # a batch that comes again has done nothing
-            self.totals = self.totals.with_batch(messages=messages, published=messages)
+            self.totals = self.totals.with_batch(BatchCount(messages, published=messages))
         self._compact()
 
     def _compact(self) -> None:

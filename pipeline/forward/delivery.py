@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,7 @@ from tidegate.pipeline.forward.target import (
     Target,
 )
 from tidegate.pipeline.operations.shutdown import Stop, print_line, until_stopped
+from tidegate.pipeline.operations.status import BatchCount
 from tidegate.pipeline.operations.supervisor import RunOptions, Say
 from tidegate.pipeline.operations.threads import (
     READ_SECONDS,
@@ -65,7 +67,7 @@ class Forward(ThreadStream):
                 assert isinstance(position, PositionFile), "such a target keeps no position"
                 outbox = position
                 if (left := outbox.unfinished) is not None:
-                    self._write(run, gateway, target, position, left)
+                    run.batch(partial(self._write, gateway, target, position, left))
                     after = left.after
             with closing(Feed(gateway, definition, after, self._say)) as feed:
                 self._follow(run, gateway, feed, target, position, outbox, is_new=not after)
@@ -118,7 +120,7 @@ class Forward(ThreadStream):
                 after = found.after
             if found is not None and found.rows:
                 batch = found if outbox is None else outbox.begin(found)
-                self._write(run, gateway, target, position, batch)
+                run.batch(partial(self._write, gateway, target, position, batch))
                 noted = after
                 continue
             if is_new and not noted:
@@ -132,16 +134,14 @@ class Forward(ThreadStream):
             position.note(after)
 
     def _write(
-        self, run: ThreadRun, gateway: Gateway, target: Target, position: Position, batch: FeedBatch
-    ) -> None:
+        self, gateway: Gateway, target: Target, position: Position, batch: FeedBatch
+    ) -> BatchCount:
         """Write a batch and its dead letters, and move the position."""
-        with run.batch() as count:
-            refused = target.write(batch.rows)
-            self._keep(gateway, refused)
-            position.note(batch.after)
-            count.messages = len(batch.rows)
-            count.published = len(batch.rows) - len(refused)
-            count.refused = len(refused)
+        refused = target.write(batch.rows)
+        self._keep(gateway, refused)
+        position.note(batch.after)
+        rows = len(batch.rows)
+        return BatchCount(rows, published=rows - len(refused), refused=len(refused))
 
     def _keep(self, gateway: Gateway, refused: Sequence[Refusal]) -> None:
         """Publish rows that the target refuses to the topic of dead letters."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from tidegate.pipeline.connection import gateway_at, reported_retry
@@ -11,6 +12,7 @@ from tidegate.pipeline.ingest.connector import Connector, Restored, SourceBatch
 from tidegate.pipeline.ingest.definition import IngestDefinition, read_definitions
 from tidegate.pipeline.ingest.publishing import TopicPublisher
 from tidegate.pipeline.operations.shutdown import Stop, print_line, until_stopped
+from tidegate.pipeline.operations.status import BatchCount
 from tidegate.pipeline.operations.supervisor import RunOptions, Say
 from tidegate.pipeline.operations.threads import (
     READ_SECONDS,
@@ -62,7 +64,7 @@ class Intake(ThreadStream):
                 batch = connector.read(READ_SECONDS)
                 run.finds_nothing = batch is None
                 if batch is not None:
-                    _publish(run, batch, connector, publisher)
+                    run.batch(partial(_publish, batch, connector, publisher), batch.lag)
                     asked_at_s = time.monotonic()
                 elif time.monotonic() >= asked_at_s + FENCE_SECONDS:
                     publisher.check_fence()
@@ -78,18 +80,10 @@ def keyless_line(definition: IngestDefinition) -> str:
     )
 
 
-def _publish(
-    run: ThreadRun, batch: SourceBatch, connector: Connector, publisher: TopicPublisher
-) -> None:
-    with run.batch() as count:
-        outcome = publisher.publish(batch)
-        connector.acknowledge(batch)
-        count.messages = len(batch.records)
-        count.published = outcome.published
-        count.repeated = outcome.repeated
-        count.refused = outcome.refused
-        count.unmatched = outcome.unmatched
-        count.lag = batch.lag
+def _publish(batch: SourceBatch, connector: Connector, publisher: TopicPublisher) -> BatchCount:
+    count = publisher.publish(batch)
+    connector.acknowledge(batch)
+    return count
 
 
 def ingest(path: Path, options: RunOptions, gateway: str | None = None) -> int:

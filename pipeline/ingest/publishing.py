@@ -29,6 +29,7 @@ from tidegate.pipeline.errors import KeyMismatch
 from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.definition import IngestDefinition
 from tidegate.pipeline.ingest.payloads import PayloadForm, PayloadReader, RecordInvalid
+from tidegate.pipeline.operations.status import BatchCount
 
 LINE_AT_FAULT = frozenset({400, 413, 422})
 """The statuses of a refusal that is about one line."""
@@ -47,20 +48,6 @@ class RecordEnvelope(msgspec.Struct):
 
 
 _envelope = msgspec.json.Decoder(RecordEnvelope).decode
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a batch: lines published, records known before, dead letters.
-
-    `unmatched` are removals among the published lines that found no record. Those of Debezium are
-    not counted, because it follows each removal with a tombstone that removes the same record.
-    """
-
-    published: int = 0
-    repeated: int = 0
-    refused: int = 0
-    unmatched: int = 0
 
 
 @dataclass(slots=True)  # not frozen, for the reason that a SourceRecord is not
@@ -184,10 +171,12 @@ class TopicPublisher:
             for line in piece.splitlines():
                 yield bytes(_envelope(line).value)
 
-    def publish(self, batch: SourceBatch) -> Outcome:
+    def publish(self, batch: SourceBatch) -> BatchCount:
         """Publish a batch and keep its dead letters; then the source may forget it.
 
-        Records up to the number that the gateway has are skipped.
+        Records up to the number that the gateway has are skipped; they count as repeated. Removals
+        of Debezium do not count as unmatched: it follows each one with a tombstone that removes the
+        same record.
         """
         producer = self._producer(batch.partition)
         numbered = [(each, self._number_of(each)) for each in batch.records]
@@ -218,7 +207,8 @@ class TopicPublisher:
         # Past records that are no lines: else each start would keep their dead letters again.
         if new and not producer.has(newest):
             self._commit(producer, [], newest)
-        return Outcome(published, len(numbered) - len(new), refused, unmatched)
+        repeated = len(numbered) - len(new)
+        return BatchCount(len(numbered), published, repeated, refused, unmatched)
 
     def _producer(self, partition: str) -> PartitionProducer:
         if partition not in self._producers:

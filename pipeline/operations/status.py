@@ -41,10 +41,24 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """Counts: `repeated` are rows that an earlier try had written, `refused` no messages at all.
+class BatchCount:
+    """What became of the messages of one batch.
 
-    `unmatched` are removals that found no record.
+    `published` are rows that it wrote, `repeated` those that an earlier try had written, `refused`
+    what went to the dead letters, and `unmatched` removals that found no record.
+    """
+
+    messages: int = 0
+    published: int = 0
+    repeated: int = 0
+    refused: int = 0
+    unmatched: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The counts of several batches, as of one.
+
     `newest` is the number of messages of the newest batch; `took_s` is the time of all batches,
     without waiting for the end of an interval.
     """
@@ -58,24 +72,16 @@ class Totals:
     newest: int = field(default=0, compare=False)
     took_s: float = field(default=0.0, compare=False)
 
-    def with_batch(
-        self,
-        messages: int,
-        published: int,
-        repeated: int = 0,
-        refused: int = 0,
-        unmatched: int = 0,
-        took_s: float = 0,
-    ) -> Totals:
+    def with_batch(self, count: BatchCount, took_s: float = 0.0) -> Totals:
         """Return these counts with one more batch."""
         return Totals(
             batches=self.batches + 1,
-            messages=self.messages + messages,
-            published=self.published + published,
-            repeated=self.repeated + repeated,
-            refused=self.refused + refused,
-            unmatched=self.unmatched + unmatched,
-            newest=messages,
+            messages=self.messages + count.messages,
+            published=self.published + count.published,
+            repeated=self.repeated + count.repeated,
+            refused=self.refused + count.refused,
+            unmatched=self.unmatched + count.unmatched,
+            newest=count.messages,
             took_s=self.took_s + took_s,
         )
 

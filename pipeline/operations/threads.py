@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from importlib.util import find_spec
 
 from tidegate.pipeline.errors import ExtraMissing, PipelineError, StreamFailed
 from tidegate.pipeline.operations.shutdown import Stop, Stopped
-from tidegate.pipeline.operations.status import Pace, StreamStatus, Totals, progress_line
+from tidegate.pipeline.operations.status import (
+    BatchCount,
+    Pace,
+    StreamStatus,
+    Totals,
+    progress_line,
+)
 from tidegate.pipeline.operations.supervisor import RunOptions, Say, StartGate, Supervisor
 from tidegate.pipeline.operations.watch import ending_in_order, status_sinks, watch
 
 READ_SECONDS = 0.25
 """How long a stream waits for messages before it checks whether it is to end."""
 STOP_SECONDS_MAX = 4.0
-
-
-@dataclass(slots=True)
-class BatchCount:
-    """What became of one batch.
-
-    `unmatched` are removals that found no record; `lag` is how many messages the source has after
-    the batch, if known.
-    """
-
-    messages: int = 0
-    published: int = 0
-    repeated: int = 0
-    refused: int = 0
-    unmatched: int = 0
-    lag: int | None = None
 
 
 class ThreadStream:
@@ -76,17 +65,6 @@ class ThreadStream:
         """Begin another run, after the end of the one before."""
         self.run = ThreadRun(self)
         self.run.thread.start()
-
-    def count(self, batch: BatchCount, took_s: float) -> None:
-        """Add a batch to the totals."""
-        self.totals = self.totals.with_batch(
-            messages=batch.messages,
-            published=batch.published,
-            repeated=batch.repeated,
-            refused=batch.refused,
-            unmatched=batch.unmatched,
-            took_s=took_s,
-        )
 
 
 class ThreadRun:
@@ -138,22 +116,23 @@ class ThreadRun:
         if self._leaving.wait(seconds):
             raise Stopped
 
-    @contextmanager
-    def batch(self) -> Iterator[BatchCount]:
-        """Time a batch in the block, and count it if the block ends without an error."""
+    def batch(self, work: Callable[[], BatchCount], lag: int | None = None) -> None:
+        """Do the work on a batch; time it, and count it if it ends without an error.
+
+        `lag` is how many messages the source has after the batch, if known.
+        """
         begun_s = self.begun_s = time.monotonic()
-        count = BatchCount()
         try:
-            yield count
+            count = work()
         finally:
             self.begun_s = None
         took_s = time.monotonic() - begun_s
-        self._stream.count(count, took_s)
+        self._stream.totals = self._stream.totals.with_batch(count, took_s)
         self._newest = Pace(
             batch=self._stream.totals.batches,
             rows_per_s=count.messages / took_s if took_s else 0.0,
             batch_s=took_s,
-            lag=count.lag,
+            lag=lag,
         )
 
     def _work(self) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tidegate.pipeline.operations.status import BatchCount
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -52,19 +54,13 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchResult:
+class BatchResult(BatchCount):
     """The result of a micro-batch.
 
-    `messages` its rows stand for; `published` rows it wrote; `repeated` rows that an earlier try
-    had written; `refused` lines that went to the dead letters; `ready_at_s` monotonic time at which
-    only the commit was left; `sent_at_s` that of the commit's answer, 0 if there was nothing to
-    commit; `waited_s` how long it waited to be due.
+    `ready_at_s` is the monotonic time at which only the commit was left; `sent_at_s` that of the
+    commit's answer, 0 if there was nothing to commit; `waited_s` how long it waited to be due.
     """
 
-    messages: int = 0
-    published: int = 0
-    repeated: int = 0
-    refused: int = 0
     ready_at_s: float = 0.0
     sent_at_s: float = 0.0
     waited_s: float = 0.0

@@ -191,13 +191,8 @@ class Stream(QueryStream):
         return min(trigger_ms, POLL_EVERY_MS) if self._pacing.holds else trigger_ms
 
     def _count(self, result: BatchResult, begun_s: float) -> None:
-        self.totals = self.totals.with_batch(
-            messages=result.messages,
-            published=result.published,
-            repeated=result.repeated,
-            refused=result.refused,
-            took_s=time.monotonic() - begun_s - result.waited_s,
-        )
+        took_s = time.monotonic() - begun_s - result.waited_s
+        self.totals = self.totals.with_batch(result, took_s)
 
 
 def sink_definition(definition: StreamDefinition) -> dict[str, Any]:

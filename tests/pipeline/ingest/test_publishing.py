@@ -22,11 +22,8 @@ from tidegate.pipeline.ingest import publishing
 from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.definition import IngestDefinition
 from tidegate.pipeline.ingest.payloads import PayloadForm, PayloadMapping
-from tidegate.pipeline.ingest.publishing import (
-    DEAD_PAYLOAD_BYTES_MAX,
-    Outcome,
-    TopicPublisher,
-)
+from tidegate.pipeline.ingest.publishing import DEAD_PAYLOAD_BYTES_MAX, TopicPublisher
+from tidegate.pipeline.operations.status import BatchCount
 
 pytestmark = pytest.mark.system
 FILE = """
@@ -70,6 +67,12 @@ def batch(*numbers: int, partition: str = "") -> SourceBatch:
     return SourceBatch([record(number) for number in numbers], partition)
 
 
+def count_of(published: int, repeated: int, refused: int, unmatched: int = 0) -> BatchCount:
+    """The count of a batch of which each record is one of these."""
+    messages = published + repeated + refused
+    return BatchCount(messages, published, repeated, refused, unmatched)
+
+
 def found(address: str) -> Sequence[int]:
     return [each["n"] for each in journal(address, "t")]
 
@@ -80,11 +83,11 @@ def test_a_batch_that_is_read_again_is_published_once(
 ) -> None:
     first = publisher(definition, gateway)
     assert first.through("") is None
-    assert first.publish(batch(3, 5, 9)) == Outcome(3, 0, 0)
-    assert first.publish(batch(9, 10)) == Outcome(1, 1, 0)
+    assert first.publish(batch(3, 5, 9)) == count_of(3, 0, 0)
+    assert first.publish(batch(9, 10)) == count_of(1, 1, 0)
     again = publisher(definition, gateway, 2)
     assert again.through("") == 10
-    assert again.publish(batch(5, 9, 10, 12)) == Outcome(1, 3, 0)
+    assert again.publish(batch(5, 9, 10, 12)) == count_of(1, 3, 0)
     assert found(address) == [3, 5, 9, 10, 12]
 
 
@@ -115,7 +118,7 @@ def test_a_topic_that_was_deleted_is_not_continued(
     assert journal(address, "t") == []
     again = publisher(definition, gateway, 2)
     assert again.through("") is None
-    assert again.publish(batch(1, 2, 3)) == Outcome(3, 0, 0)
+    assert again.publish(batch(1, 2, 3)) == count_of(3, 0, 0)
 
 
 @rule("ingest-2")
@@ -136,7 +139,7 @@ def test_a_start_goes_above_a_run_whose_clock_was_ahead(
     ahead.publish(batch(1))
     assert behind.through("") == 1
     behind.finish_start()
-    assert behind.publish(batch(1, 2)) == Outcome(1, 1, 0)
+    assert behind.publish(batch(1, 2)) == count_of(1, 1, 0)
     with pytest.raises(GatewayProblem, match="producer-fenced"):
         ahead.publish(batch(3))
     later = publisher(definition, gateway, now_ms << 1)
@@ -168,7 +171,7 @@ def test_records_of_one_number_are_published_in_one_step(
     publisher(definition, gateway).publish(SourceBatch([*lines, record(8)]))
     assert found(address) == [0, 1, 2, 8]
     again = publisher(definition, gateway, 2)
-    assert again.publish(SourceBatch([*lines, record(8), record(9)])) == Outcome(1, 4, 0)
+    assert again.publish(SourceBatch([*lines, record(8), record(9)])) == count_of(1, 4, 0)
 
 
 def test_records_without_positions_are_numbered_above_those_of_earlier_runs(
@@ -186,7 +189,7 @@ def test_records_without_positions_are_numbered_above_all_that_an_earlier_run_ha
 ) -> None:
     publisher(definition, gateway, 5).publish(batch(1 << 40))
     behind = publisher(definition, gateway, 4)
-    assert behind.publish(SourceBatch([record(None, '{"k":0,"n":7}')])) == Outcome(1, 0, 0)
+    assert behind.publish(SourceBatch([record(None, '{"k":0,"n":7}')])) == count_of(1, 0, 0)
     assert found(address) == [1 << 40, 7]
 
 
@@ -198,12 +201,12 @@ def test_dead_letters_are_kept_before_the_batch_and_once(
     for run in (1, 2):
         made = publisher(definition, gateway, run)
         outcome = made.publish(SourceBatch(records))
-        assert outcome == (Outcome(2, 0, 2) if run == 1 else Outcome(0, 4, 0))
+        assert outcome == (count_of(2, 0, 2) if run == 1 else count_of(0, 4, 0))
     made = publisher(definition, gateway, 3)
-    assert made.publish(SourceBatch([record(5, "{")])) == Outcome(0, 0, 1)
+    assert made.publish(SourceBatch([record(5, "{")])) == count_of(0, 0, 1)
     again = publisher(definition, gateway, 4)
     assert again.through("") == 5
-    assert again.publish(SourceBatch([record(5, "{")])) == Outcome(0, 1, 0)
+    assert again.publish(SourceBatch([record(5, "{")])) == count_of(0, 1, 0)
     dead = journal(address, "t.dead")
     assert [each["position"] for each in dead] == ["at 2", "at 3", "at 5"]
     assert dead[1]["reason"] == "the message has no field /k"
@@ -217,7 +220,7 @@ def test_a_start_reads_after_dead_letters_at_the_end_of_a_batch(
     first = publisher(definition, gateway)
     first.publish(batch(*range(known)))
     records = [record(5, "{"), record(6), record(7, "{"), record(8, "{")]
-    assert first.publish(SourceBatch(records)) == Outcome(1, 0, 3)
+    assert first.publish(SourceBatch(records)) == count_of(1, 0, 3)
     assert publisher(definition, gateway, 2).through("") == 8
     assert found(address) == [*range(known), 6]
 
@@ -230,7 +233,7 @@ def test_the_first_commit_has_the_number_of_its_record_also_before_a_dead_letter
     dead, alive = publisher(definition, gateway), publisher(definition, gateway, 2)
     assert alive.through("") is None
     dead.publish(batch(1))
-    assert alive.publish(SourceBatch([record(1), record(2, "{")])) == Outcome(1, 0, 1)
+    assert alive.publish(SourceBatch([record(1), record(2, "{")])) == count_of(1, 0, 1)
     assert found(address) == [1]
 
 
@@ -239,7 +242,7 @@ def test_the_payload_of_a_dead_letter_is_text_also_where_it_is_cut(
 ) -> None:
     long = "x" + "é" * DEAD_PAYLOAD_BYTES_MAX
     texts = [SourceRecord(long.encode(), 1, "at 1"), SourceRecord(b"x\xc3", 2, "at 2")]
-    assert publisher(definition, gateway).publish(SourceBatch(texts)) == Outcome(0, 0, 2)
+    assert publisher(definition, gateway).publish(SourceBatch(texts)) == count_of(0, 0, 2)
     cut, broken = journal(address, "t.dead")
     assert (cut["payload"], cut["base64"]) == (long[: DEAD_PAYLOAD_BYTES_MAX // 2], False)
     assert (broken["payload"], broken["base64"]) == ("eMM=", True)
@@ -251,7 +254,7 @@ def test_a_dead_letter_of_control_characters_is_no_larger_than_the_gateway_takes
     """In JSON each of them has six bytes."""
     control = b"\1" * (2 * DEAD_PAYLOAD_BYTES_MAX)
     odd = SourceRecord(control, 1, "at 1", control)
-    assert publisher(definition, gateway).publish(SourceBatch([odd])) == Outcome(0, 0, 1)
+    assert publisher(definition, gateway).publish(SourceBatch([odd])) == count_of(0, 0, 1)
     [letter] = journal(address, "t.dead")
     assert (letter["base64"], letter["bytes"]) == (True, len(control))
     assert base64.b64decode(letter["payload"]) == control[:DEAD_PAYLOAD_BYTES_MAX]
@@ -284,12 +287,12 @@ def test_removals_that_find_no_record_are_counted(
     made = publisher(replace(definition, mapping=text_keys), gateway)
     made.publish(SourceBatch([record(1, '{"k":"700"}')]))
     tombstones = [SourceRecord(None, at, f"at {at}", b"700") for at in (2, 3)]
-    assert made.publish(SourceBatch(tombstones)) == Outcome(2, 0, 0, unmatched=1)
+    assert made.publish(SourceBatch(tombstones)) == count_of(2, 0, 0, unmatched=1)
     # Debezium follows each removal with a tombstone of its own.
     debezium = PayloadMapping(PayloadForm.DEBEZIUM, key_format=KeyFormat.TEXT)
     made = publisher(replace(definition, mapping=debezium), gateway, 2)
     repeated = SourceRecord(None, 4, "at 4", b"700")
-    assert made.publish(SourceBatch([repeated])) == Outcome(1, 0, 0)
+    assert made.publish(SourceBatch([repeated])) == count_of(1, 0, 0)
 
 
 def test_equal_dead_letters_without_positions_are_all_kept(
@@ -297,7 +300,7 @@ def test_equal_dead_letters_without_positions_are_all_kept(
 ) -> None:
     made = publisher(definition, gateway)
     for _ in range(2):
-        assert made.publish(SourceBatch([record(None, "{")])) == Outcome(0, 0, 1)
+        assert made.publish(SourceBatch([record(None, "{")])) == count_of(0, 0, 1)
     assert len(journal(address, "t.dead")) == 2
 
 
@@ -309,7 +312,7 @@ def test_what_only_the_gateway_refuses_is_a_dead_letter_too(
     numbers = range(1, 21)
     outcome = publisher(definition, gateway).publish(batch(*numbers))
     assert found(address) == [3, 6, 9, 12, 15, 18]
-    assert outcome == Outcome(6, 0, 14)
+    assert outcome == count_of(6, 0, 14)
     dead = journal(address, "t.dead")
     assert [each["position"] for each in dead] == [f"at {at}" for at in numbers if at % 3]
     assert "schema-violation" in dead[0]["reason"]
@@ -331,7 +334,7 @@ def test_of_plain_messages_the_gateway_is_the_first_to_check(
     bodies.clear()
     texts = ('{"k":0,"n":2}', '{"k":', '{"n":4}', '{"k":1} {"k":2}', '{"k":1e999}', '{"k":0,"n":7}')
     records = [record(number, text) for number, text in enumerate(texts, 2)]
-    assert first.publish(SourceBatch(records)) == Outcome(2, 0, 4)
+    assert first.publish(SourceBatch(records)) == count_of(2, 0, 4)
     assert found(address) == [1, 2, 7]
     assert [each["position"] for each in journal(address, "t.dead")] == [
         f"at {n}" for n in range(3, 7)
@@ -350,9 +353,9 @@ def test_a_payload_that_could_be_taken_for_more_is_checked_before(
     made.publish(SourceBatch([record(1, '{"k":"7","n":1}')]))
     odd = SourceRecord(text.encode(), 2, "at 2")
     removal = SourceRecord(None, 3, "at 3", b"8")
-    assert made.publish(SourceBatch([odd, removal])) == Outcome(1, 0, 1, unmatched=1)
+    assert made.publish(SourceBatch([odd, removal])) == count_of(1, 0, 1, unmatched=1)
     assert [each["position"] for each in journal(address, "t.dead")] == ["at 2"]
-    assert made.publish(SourceBatch([replace(odd, number=4)])) == Outcome(0, 0, 1)
+    assert made.publish(SourceBatch([replace(odd, number=4)])) == count_of(0, 0, 1)
 
 
 def test_a_large_batch_is_staged_in_parts_and_published_in_one_step(
@@ -362,7 +365,7 @@ def test_a_large_batch_is_staged_in_parts_and_published_in_one_step(
     made = publisher(definition, gateway)
     made.publish(batch(0))
     before = gateway.topic("t")["journal"]["last"]
-    assert made.publish(batch(*range(1, 11))) == Outcome(10, 0, 0)
+    assert made.publish(batch(*range(1, 11))) == count_of(10, 0, 0)
     assert found(address) == list(range(11))
     times = {msgspec.json.decode(line)["timestamp"] for line in gateway.messages("t", before)}
     assert len(times) == 1
@@ -375,7 +378,7 @@ def test_the_topic_has_the_key_of_the_definition_or_gives_its_own(
     with pytest.raises(KeyMismatch, match=r"topic t exists with key \['/other'\]"):
         publisher(definition, gateway)
     made = publisher(replace(definition, spec=None), gateway)
-    assert made.publish(batch(1)) == Outcome(0, 0, 1)  # it has no field /other
+    assert made.publish(batch(1)) == count_of(0, 0, 1)  # it has no field /other
 
 
 def test_a_topic_without_key_is_made_where_the_definition_names_none(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate.pipeline.operations.status import (
+    BatchCount,
     Pace,
     State,
     StreamStatus,
@@ -152,9 +153,9 @@ def test_a_failure_says_when_the_next_start_is() -> None:
 
 
 def test_a_batch_adds_to_what_was_there() -> None:
-    once = Totals().with_batch(messages=5, published=3)
+    once = Totals().with_batch(BatchCount(5, published=3))
     assert once == Totals(1, 5, 3, 0, 0)
-    twice = once.with_batch(messages=4, published=0, repeated=2, refused=1, took_s=1.5)
+    twice = once.with_batch(BatchCount(4, repeated=2, refused=1), took_s=1.5)
     assert twice == Totals(2, 9, 3, 2, 1)
     assert (once.newest, twice.newest) == (5, 4)
-    assert twice.with_batch(messages=0, published=0, took_s=0.5).took_s == 2.0
+    assert twice.with_batch(BatchCount(), took_s=0.5).took_s == 2.0
