@@ -22,7 +22,7 @@ from tidegate.app.cluster.membership import HEARTBEAT_S, Membership
 from tidegate.app.cluster.peer_messages import PeerMessages, PeerService
 from tidegate.app.cluster.redis_compat import raise_if_cancelled
 from tidegate.app.cluster.session_locations import REFRESH_MS, DeadPeerCleanup, SessionLocations
-from tidegate.app.refusals import Refused, Unavailable
+from tidegate.app.refusals import Refused, Unavailable, refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.registry import Sessions
 from tidegate.app.streams.session import Session
@@ -284,7 +284,7 @@ class Peers:
         except LimitReached as error:
             # Another gateway may have room for the session.
             await self.locations.store(session, transfer, self._kept_ms)
-            raise Refused("limit-reached", f"{error.detail}.", retry_after_s=60) from error
+            raise refused(error) from error
         except ValueError as error:
             logger.warning("session %s: %s", session, error)
             return

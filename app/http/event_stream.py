@@ -12,17 +12,12 @@ from sse_starlette import EventSourceResponse
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tidegate.app.embed.stream_response import (
-    HEADERS,
-    StreamResponse,
-    negotiated_encoder,
-    refusal_stream,
-)
+from tidegate.app.embed.stream_response import HEADERS, StreamResponse, negotiated_encoder
 from tidegate.app.http.access_log import logged_when_over, not_logged
+from tidegate.app.http.problems import stopping
 from tidegate.app.http.protocol import GatewayProtocol, HandOver, protocol_of
 from tidegate.app.http.scope import connection_of
 from tidegate.app.http.wire import GATEWAY
-from tidegate.app.refusals import Refused
 from tidegate.app.streams.attach import attach_existing
 from tidegate.app.streams.compression import Coding, StreamEncoder, coding_of
 from tidegate.app.streams.event_writer import EventWriter
@@ -146,20 +141,14 @@ def _agent_of(scope: Scope) -> str:
 async def session_stream(session: Session, number: int | None, *, is_stopping: bool) -> Response:
     """Attach a reader that has seen this number of a kept session's cursor; return its stream.
 
-    `is_stopping`: the gateway shuts down, and the stream only says so.
-
     Raises:
+        Refused: not-ready, as the gateway is about to stop.
         LimitReached: as many sessions as may be.
     """
     if session.has_ended:
         return Response(status_code=204)  # as its goodbye has said
     if is_stopping:
-        return stopping_stream()
+        raise stopping()
     attachment = attach_existing(session, number, jittered_retry_ms())
     await attachment.in_turns()
     return EventStream(session, attachment.reader, attachment.hello)
-
-
-def stopping_stream() -> EventSourceResponse:
-    """Return the stream for a reader that comes while the gateway shuts down."""
-    return refusal_stream(Refused("not-ready", "The gateway is shutting down."))

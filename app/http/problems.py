@@ -81,6 +81,11 @@ class HttpRefused(Refused):
         self.headers = dict(headers or {})
 
 
+def stopping() -> Refused:
+    """Return the refusal of what a gateway that is about to stop begins no more."""
+    return Refused("not-ready", "The gateway is about to stop.", retry_after_s=1)
+
+
 def headers_of(refusal: Refused) -> dict[str, str]:
     """Return the header fields that a refusal adds to its response."""
     headers = dict(refusal.headers) if isinstance(refusal, HttpRefused) else {}

@@ -11,7 +11,6 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field
 
 from tidegate.app.access.grants import Subject, check_reading
-from tidegate.app.embed.stream_response import refusal_stream
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.answers import json_answer
 from tidegate.app.http.event_stream import session_stream
@@ -19,6 +18,7 @@ from tidegate.app.http.internal_call import MARK, call_of
 from tidegate.app.http.openapi import LOCATION, SUBSCRIBE_CODES, json_body, name_of, problems, ref
 from tidegate.app.http.openapi import answer as answered
 from tidegate.app.http.parameters import EVENT_ID, STRICT, SessionPath, query_of
+from tidegate.app.http.problems import stopping
 from tidegate.app.http.requests import CHANGES, has_left, posted_body, require_accept
 from tidegate.app.http.routes.models.events import STREAM
 from tidegate.app.http.routes.models.sessions import Continued, OpenedSession, Sessions
@@ -26,7 +26,7 @@ from tidegate.app.http.routes.models.sessions import Session as SessionView
 from tidegate.app.http.scope import gateway_of, grants_in, subject_in
 from tidegate.app.names import SESSION_ID, checked_session_id
 from tidegate.app.parameters import Parameters, Read, whole
-from tidegate.app.refusals import RETRY_LATER_S, Refused
+from tidegate.app.refusals import Refused
 from tidegate.app.streams.attach import admit_reader
 from tidegate.app.streams.cursor import parse_cursor
 from tidegate.app.streams.decisions import decided_in_turns
@@ -43,7 +43,6 @@ from tidegate.app.streams.scheduler import in_turns
 from tidegate.app.streams.session import Session
 from tidegate.app.streams.subscriptions import check_count
 from tidegate.app.streams.view import Page, answer, session_view
-from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.steps import in_pieces
 
 # Every gateway of a cluster answers with a page, and one of them joins all.
@@ -96,7 +95,7 @@ async def open_session(request: Request) -> Response:
     body = await posted_body(request, may_be_empty=True)
     # The streams are being closed; a client is better sent to another gateway at once.
     if gateway.stopping:
-        raise Refused("not-ready", "The gateway is about to stop.", retry_after_s=1)
+        raise stopping()
     characters_max = gateway.settings.options_characters_max
     opening = await in_turns(opening_of(body, gateway.driver.limits, characters_max))
     with pointing("/subscriptions"):
@@ -213,11 +212,7 @@ async def events(
     subject = subject_in(request.scope)
     if await has_left(request):  # else it would take the session from the reader that came after
         return Response(status_code=204)
-    try:
-        is_let_in = await gateway_of(request).bring(session, number, subject)
-    except Refused as problem:  # it passes, and a browser would never retry
-        return refusal_stream(problem)
-    if not is_let_in:
+    if not await gateway_of(request).bring(session, number, subject):
         return Response(status_code=204)
     found = gateway_of(request).sessions.get(session)
     # Here and not before: the session may have just come from another gateway.
@@ -228,26 +223,20 @@ async def events(
         raise Refused("session-unknown", detail)
     if number in found.cursor.replaced:
         return Response(status_code=204)  # its place is taken, as its stream has said
-    try:
-        return await session_stream(found, number, is_stopping=gateway_of(request).stopping)
-    except LimitReached as error:
-        return refusal_stream(Refused("limit-reached", f"{error.detail}."))
+    return await session_stream(found, number, is_stopping=gateway_of(request).stopping)
 
 
 async def _opened(
     gateway: Gateway, opening: SessionDocument, subject: Subject | None
 ) -> tuple[Session, list[dict[str, Any]]]:
     """Open the session, with all of its subscriptions or not at all; return what to say of them."""
-    try:
-        session = gateway.sessions.open(
-            limits=opening.limits,
-            conflated=opening.conflated,
-            kept=True,
-            lasts=True,
-            subject=subject,
-        )
-    except LimitReached as error:
-        raise Refused("limit-reached", f"{error.detail}.", retry_after_s=RETRY_LATER_S) from None
+    session = gateway.sessions.open(
+        limits=opening.limits,
+        conflated=opening.conflated,
+        kept=True,
+        lasts=True,
+        subject=subject,
+    )
     answers: list[dict[str, Any]] = []
     try:
         for number, target in enumerate(opening.subscriptions):

@@ -35,7 +35,7 @@ from tidegate.app.http.openapi import (
     problems,
 )
 from tidegate.app.http.parameters import Headers, described, query_of
-from tidegate.app.http.problems import response_of
+from tidegate.app.http.problems import response_of, stopping
 from tidegate.app.http.protocol import protocol_of
 from tidegate.app.http.requests import (
     JSON,
@@ -475,7 +475,7 @@ async def _reading(request: Request) -> Reading:
     if since is not None:
         await gateway.reach(name, Bookmark(since.epoch, since.offset), by=subject)
     if gateway.stopping:
-        raise Refused("not-ready", "The gateway is about to stop.", retry_after_s=1)
+        raise stopping()
     read = _read(gateway, scope, name, asked, subject)
     read.stream.count_request()
     return read

@@ -12,11 +12,11 @@ from starlette.types import Scope
 
 from tidegate.app.access.grants import Subject
 from tidegate.app.definitions.topic import TopicNotUsable
-from tidegate.app.embed.stream_response import refusal_stream
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.event_stream import EventStream, session_stream, stopping_stream
+from tidegate.app.http.event_stream import EventStream, session_stream
 from tidegate.app.http.openapi import SUBSCRIBE_CODES, json_body, name_of, problems
 from tidegate.app.http.parameters import STRICT, described, posted_parameters
+from tidegate.app.http.problems import stopping
 from tidegate.app.http.requests import (
     has_left,
     query_values,
@@ -44,7 +44,6 @@ from tidegate.app.streams.subscribe_request import (
     places_of,
 )
 from tidegate.app.streams.subscriptions import FIRST, PlainSubscription
-from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.subscription import Command
 from tidegate.keys.errors import Refusal
@@ -52,6 +51,8 @@ from tidegate.keys.text.bookmark import Bookmark
 
 router = APIRouter(tags=["subscribing"], generate_unique_id_function=name_of)
 _PATTERN = "Name of a topic, or a pattern with `*` (one part) and `>` (the rest)"
+AGAIN_S = 1
+"""How soon a reader comes again whose topic has become unusable here."""
 
 _REFUSALS = problems(*SUBSCRIBE_CODES, "session-unknown")
 
@@ -116,7 +117,7 @@ async def _stream(request: Request, plan: SubscribePlan, last_event_id: str | No
     """Return the stream of a request; `last_event_id`: from the header.
 
     Raises:
-        Refusal: a refusal that a client should not repeat.
+        Refusal: one that passes has `retry_after_s`, and is an event where a GET has asked.
     """
     gateway, subject = gateway_of(request), subject_in(request.scope)
     # A browser that reconnects repeats its address; only the header knows what came since.
@@ -127,12 +128,10 @@ async def _stream(request: Request, plan: SubscribePlan, last_event_id: str | No
                 return Response(status_code=204)  # its session may be another connection's now
             return await _pattern_stream(gateway, subject, plan.target, plan, last_id)
         return await _topic_stream(gateway, subject, plan.target, plan, last_id)
-    except LimitReached as error:
-        return refusal_stream(Refused("limit-reached", f"{error.detail}."))
-    except TopicNotUsable as problem:
-        if last_id is None:
-            raise
-        return refusal_stream(problem)  # a reader that was served comes again, perhaps elsewhere
+    except TopicNotUsable as refusal:
+        if last_id is not None:  # a reader that was served comes again, perhaps elsewhere
+            refusal.retry_after_s = AGAIN_S
+        raise
 
 
 async def _topic_stream(
@@ -155,7 +154,7 @@ async def _topic_stream(
         if topic.place(resume).epoch == topic.epoch and resume.offset <= topic.head:
             return Response(status_code=204)  # a finished sow: the browser need not come back
     if gateway.stopping:
-        return stopping_stream()
+        raise stopping()
     return _opened(gateway, subject, name, wanted, granted)
 
 
@@ -218,7 +217,7 @@ async def _pattern_stream(
     places = await _places(gateway, subject, pattern, wanted, plan.asked)
     decisions = await decided_in_turns(gateway.sessions.context, pattern, wanted, places)
     if gateway.stopping:
-        return stopping_stream()
+        raise stopping()
     session = gateway.sessions.open(kept=True, lasts=not is_sow, subject=subject)
     answer = _begun(gateway, session, lambda: attach_new(session, pattern, wanted, decisions))
     gone: dict[str, list[str]] = {}
@@ -268,13 +267,8 @@ async def _pattern_again(
     gateway: Gateway, subject: Subject | None, pattern: TopicPattern, last_id: str
 ) -> Response:
     session_id, number = parse_cursor(last_id) or ("", 0)
-    if session_id:
-        try:
-            is_let_in = await gateway.bring(session_id, number, subject)
-        except Refused as problem:  # it passes, and a browser would never retry
-            return refusal_stream(problem)
-        if not is_let_in:
-            return Response(status_code=204)
+    if session_id and not await gateway.bring(session_id, number, subject):
+        return Response(status_code=204)
     session = gateway.sessions.get(session_id)
     admit_reader(session, subject)
     cursor = session.cursor

@@ -22,12 +22,12 @@ from tidegate.app.http.requests import require_accept
 from tidegate.app.http.routes.models.events import TRACE
 from tidegate.app.http.scope import gateway_of, grants_in, subject_in
 from tidegate.app.parameters import Parameters, text
-from tidegate.app.refusals import RETRY_LATER_S, Refused
+from tidegate.app.refusals import Refused
 from tidegate.app.streams.encoding import json_value
 from tidegate.app.streams.notices import Heartbeat
 from tidegate.app.streams.sse import HEARTBEAT, event
 from tidegate.conflation.definition import Kind
-from tidegate.conflation.errors import LimitReached, SessionUnknown
+from tidegate.conflation.errors import SessionUnknown
 from tidegate.conflation.frame import Frame, Tombstone, receipt_of
 from tidegate.conflation.options.grant import granted, lane_text
 from tidegate.conflation.outputs import Output, Rows
@@ -292,10 +292,7 @@ async def trace(
         # No problem: the subscription is there, and the engine will know it when its reader is
         # back.
         return EventSourceResponse(_nothing(), ping=0, sep="\n")
-    try:
-        return TraceStream(gateway, subscriber, _ending_of(request))
-    except LimitReached as error:
-        raise Refused("limit-reached", f"{error.detail}.", retry_after_s=RETRY_LATER_S) from error
+    return TraceStream(gateway, subscriber, _ending_of(request))
 
 
 def _ending_of(request: Request) -> Ending | None:

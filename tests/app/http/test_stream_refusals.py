@@ -72,3 +72,17 @@ async def test_a_refusal_that_stays_is_none_to_come_again_for() -> None:
         assert await code(running, "GET", "/v1/topics/nosuch/subscribe") == (404, "topic-unknown")
         assert await code(running, "GET", f"{AT}?options=x") == (400, "options-invalid")
         assert await code(running, "GET", "/v1/sessions/abc/events") == (404, "session-unknown")
+
+
+async def test_a_request_of_another_method_gets_the_status_of_a_refusal_that_passes() -> None:
+    async with running_gateway(sessions_max=1) as running:
+        await running.topic()
+        async with running.subscribe():
+            assert refused(await running.http.get(AT)) == "limit-reached"
+            answer = await running.http.post(AT, json={})
+            assert (answer.status_code, answer.headers["retry-after"]) == (429, "60")
+        running.gateway.say_goodbye()
+        for path in (AT, "/v1/topics/*/subscribe"):
+            assert refused(await running.http.get(path)) == "not-ready"
+            answer = await running.http.post(path, json={})
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
