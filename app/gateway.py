@@ -154,12 +154,7 @@ class Gateway:
         driver = Driver(engine, limits, clock, wall_ms)
         arrivals, leadership = AppendWaiters(driver), Leadership(held=bus is None)
         writer = Writer(store, driver, None if bus is None else arrivals)
-        derived_topics = DerivedTopics(
-            driver,
-            # The fence is read at each write: the lease may have changed hands since the last one.
-            lambda entry, items, since: writer.fill(entry, items, since, leadership.fence),
-            leadership,
-        )
+        derived_topics = DerivedTopics(driver, writer.fill, leadership)
         catalog = Catalog(store, driver, derived_topics, settings, mergers)
         return cls(
             settings, store, driver, catalog, Ingest(writer, driver, settings), writer,

@@ -77,8 +77,8 @@ class Leadership:
         self._held.clear()
 
 
-Write = Callable[[CatalogTopic, Sequence[Item], int | None], Awaitable[object]]
-"""Writes into a derived topic, as the leader: `Writer.fill`."""
+Write = Callable[[CatalogTopic, Sequence[Item], int, int | None], Awaitable[None]]
+"""Writes into a derived topic: `Writer.fill`."""
 
 
 class DerivedTopic:
@@ -89,9 +89,10 @@ class DerivedTopic:
     again at any time.
     """
 
-    def __init__(self, driver: Driver, write: Write, session: str) -> None:
+    def __init__(self, driver: Driver, write: Write, leadership: Leadership, session: str) -> None:
         self._driver = driver
         self._write = write
+        self._leadership = leadership
         self._session = session
         self._consumer: Consumer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -167,20 +168,19 @@ class DerivedTopic:
     async def _written(self, entry: CatalogTopic, items: Sequence[Item]) -> bool:
         """Write, and retry while the store is out; return False once the topic has ended."""
         backoff = Backoff(RETRY_S)
-        head = 0
-        since: int | None = None  # the head before the first attempt, once that has failed
+        since: int | None = None  # the head before the first attempt
         while not self._stopped:
             try:
                 async with entry.writing:
                     if since is None:
-                        head = self._driver.engine.topic(entry.record.name).head
-                    await self._write(entry, items, since)
+                        since = self._driver.engine.topic(entry.record.name).head
+                    # Read at each attempt: the lease may have changed hands since the last one.
+                    await self._write(entry, items, since, self._leadership.fence)
             except TopicUnknown:
                 return False
             except Exception as error:  # rows that were taken exist nowhere else: written again
                 text, is_foreseen = "%s is not filled, tried again: %s", isinstance(error, Refused)
                 logger.log(backoff.level, text, entry.record.name, error, exc_info=not is_foreseen)
-                since = head
                 await backoff.pause()
             else:
                 return True
@@ -249,7 +249,7 @@ class DerivedTopics:
             wanted(self._driver, source, document.key_spec)
             return
         session = f"filler-{next(self._numbers)}"
-        derived = DerivedTopic(self._driver, self._write, session)
+        derived = DerivedTopic(self._driver, self._write, self._leadership, session)
         derived.subscribe(source, document.key_spec)
         self._running[name] = derived
 

@@ -171,12 +171,12 @@ class Writer:
                 await self._arrivals.wait_reached(name, epoch, head)
 
     async def fill(
-        self, entry: CatalogTopic, items: Sequence[Item], since: int | None, fence: int | None
+        self, entry: CatalogTopic, items: Sequence[Item], since: int, fence: int | None
     ) -> None:
         """Store and deliver items of a source, once. The caller holds `entry.writing`.
 
-        `since`: the head before the first attempt, None at the first. Where gateways share a store,
-        an attempt without an answer may have stored them, or may do so yet.
+        `since`: the head before the first attempt. Where gateways share a store, an attempt without
+        an answer may have stored them, or may do so yet.
 
         Raises:
             TopicUnknown, Refused: as `write`.
@@ -186,13 +186,12 @@ class Writer:
             return
         topic = self._driver.engine.topic(self._current_name(entry))
         head = topic.head
-        while since is None or not _holds(topic.journal.after(since), items):
+        while not _holds(topic.journal.after(since), items):
             try:
                 # Behind this head only: what an earlier attempt may store yet moves it, or is late.
                 await self.write(entry, items, expected_head=head, fence=fence)
                 return
             except HeadMoved:
-                since = head if since is None else since
                 await self.catch_up(entry)
                 topic = self._driver.engine.topic(self._current_name(entry))
                 head = topic.head

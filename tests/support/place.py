@@ -42,13 +42,7 @@ class Place:
         self.driver = Driver(engine, limits, clock)
         self.writer = Writer(self.store, self.driver)
         self.leadership = Leadership(held=True)
-        self.derived_topics = DerivedTopics(
-            self.driver,
-            lambda entry, items, since: self.writer.fill(
-                entry, items, since, self.leadership.fence
-            ),
-            self.leadership,
-        )
+        self.derived_topics = DerivedTopics(self.driver, self.writer.fill, self.leadership)
         self.catalog = Catalog(self.store, self.driver, self.derived_topics, self.settings)
         self.ingest = Ingest(self.writer, self.driver, self.settings)
 
