@@ -66,6 +66,7 @@ class Cluster:
             driver,
             append_waiters,
             definition_sync.restore,
+            definition_sync.restart_topic,
             outage,
         )
 

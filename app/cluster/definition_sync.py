@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 from tidegate.app.cluster.connection import BusConnection, id_after, translate_errors, with_timeout
 from tidegate.app.cluster.redis_compat import raise_if_cancelled
 from tidegate.app.cluster.redis_store import RedisStore, new_epoch
-from tidegate.app.definitions.topic import TopicDefinition, Unusable
+from tidegate.app.definitions.topic import Unusable
 from tidegate.app.logs import event
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.store import DefinitionsMoved, Stored, TopicRecord
@@ -18,62 +18,13 @@ from tidegate.app.timers import Backoff
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.registry import CatalogTopic
-from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import RestoredTopic
-from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
 
 WAIT_S = 5.0  # a blocked read returns at once on a change; the limit detects a dead peer, or a loss
 RETRY_S = 0.2
 
 logger = logging.getLogger("tidegate.bus")
-
-
-class RemoteChanges:
-    """Applies the changes of other gateways. The caller holds the catalog's `changing`."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-
-    async def adopt(self, record: TopicRecord, kept: RestoredTopic) -> None:
-        """Add a topic that was created elsewhere, with its stored state."""
-        self._catalog.add_stored(record, kept)
-
-    async def set_aside(self, unusable: Unusable) -> None:
-        """Set a topic aside whose new definition cannot be used here."""
-        known = self._catalog.served(unusable.name)
-        if known is None:
-            self._catalog.set_aside(unusable)
-        else:
-            async with self._catalog.filling.unfilled(known), known.writing:
-                self._catalog.set_aside(unusable)
-        for entry in self._catalog.entries():
-            source = entry.document.gateway_source
-            if source is not None and source.topic == unusable.name:
-                await self._catalog.filling.cut_off(entry)
-
-    async def redefine(self, known: CatalogTopic, document: TopicDefinition) -> None:
-        """Apply a topic's new definition of the same identity, also where it cannot be filled."""
-        filling = self._catalog.filling
-        record = TopicRecord(known.record.name, document, known.record.epoch)
-        try:
-            async with filling.refilled(known, document), known.writing:
-                self._catalog.define(known, record)
-        except (EngineError, KeysError):
-            # Its source is not served here, or there is no room for another session. The others
-            # have accepted it, and more changes wait behind it.
-            async with filling.unfilled(known), known.writing:
-                self._catalog.define(known, record)
-            filling.fill(known)
-
-    async def forget(self, known: CatalogTopic) -> None:
-        """Remove a topic; its subscriptions end with REMOVED here too."""
-        async with self._catalog.filling.unfilled(known), known.writing:
-            self._catalog.drop(known)
-
-    def forget_unusable(self, unusable: Unusable) -> None:
-        """Remove an unusable topic."""
-        self._catalog.drop_unusable(unusable)
 
 
 class DefinitionSync:
@@ -89,7 +40,6 @@ class DefinitionSync:
         self._connection = connection
         self._store = store
         self._catalog = catalog
-        self._remote_changes = RemoteChanges(catalog)
         self._append_waiters = append_waiters
 
     async def run(self) -> None:
@@ -179,7 +129,7 @@ class DefinitionSync:
         for entry in lost:
             record = TopicRecord(entry.record.name, entry.document, new_epoch())
             await self._store.restore_topic(record)
-            await self._restart_topic(record, RestoredTopic())
+            await self.restart_topic(record, RestoredTopic())
         for name in deleted:
             await self._apply(name, None)
         for stored in existing.values():
@@ -202,27 +152,27 @@ class DefinitionSync:
             if known is not None:
                 await self._forget(known)
             if unusable is not None:
-                self._remote_changes.forget_unusable(unusable)
+                self._catalog.drop_unusable(unusable)
             self._store.set_record(name, None)
         elif isinstance(record, Unusable):
             if record != unusable:
-                await self._remote_changes.set_aside(record)
+                await self._catalog.adopt_unusable(record)
             self._store.set_record(name, record)
         elif known is None:
-            await self._add_topic(record, await self._load(record))
+            self._add_topic(record, await self._load(record))
         elif known.document.identity != record.document.identity:
             # Load first: if Redis fails here, the known topic is still served.
             restored = await self._load(record)
             await self._forget(known)
-            await self._add_topic(record, restored)
+            self._add_topic(record, restored)
         else:
             if known.document != record.document:
-                await self._remote_changes.redefine(known, record.document)
+                await self._catalog.adopt_definition(known, record.document)
             if known.record.epoch != record.epoch:
                 seen = Bookmark(known.record.epoch, self._store.head_seen(name))
                 current = await self._store.load_current(record, seen)
                 if current is not None:
-                    await self._restart_topic(record, current)
+                    await self.restart_topic(record, current)
                 else:  # Redis is in another life by now, or others trim the topic
                     record = replace(record, epoch=known.record.epoch)
                     self._store.on_suspect(name)
@@ -239,17 +189,18 @@ class DefinitionSync:
 
     async def _forget(self, known: CatalogTopic) -> None:
         with self._append_waiters.deleting(known.record.name, known.record.epoch):
-            await self._remote_changes.forget(known)
+            await self._catalog.adopt_deletion(known)
 
-    async def _add_topic(self, record: TopicRecord, restored: RestoredTopic) -> None:
+    def _add_topic(self, record: TopicRecord, restored: RestoredTopic) -> None:
         """Add a topic; pattern subscriptions read its stream from the start."""
         self._store.set_record(record.name, record)
         if not restored.dropped_through:
             # The stream may begin in epochs that the topic's epoch continues.
             restored = RestoredTopic(former=restored.former)
-        await self._remote_changes.adopt(record, restored)
+        self._catalog.add_stored(record, restored)
 
-    async def _restart_topic(self, record: TopicRecord, restored: RestoredTopic) -> None:
+    async def restart_topic(self, record: TopicRecord, restored: RestoredTopic) -> None:
+        """Begin a topic again in this epoch; its subscribers stay. The caller holds `changing`."""
         logger.warning("%s restarts in epoch %s", record.name, record.epoch)
         self._store.set_record(record.name, record)
         has_begun = self._catalog.renew(record, restored)

@@ -25,7 +25,7 @@ from tidegate.app.timers import Backoff
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
 from tidegate.conflation.errors import TopicUnknown
-from tidegate.conflation.frame import Frame
+from tidegate.conflation.frame import Frame, RestoredTopic
 from tidegate.keys.text.bookmark import Bookmark
 
 ENTRIES_AT_ONCE = 100
@@ -47,7 +47,8 @@ logger = logging.getLogger("tidegate.bus")
 class TopicLogReader:
     """One task that reads all topics, each from the engine's head.
 
-    `restore_definitions` writes the definitions that Redis has lost back.
+    `restore_definitions` writes the definitions that Redis has lost back; `restart_topic` begins a
+    topic again, with what Redis has of it.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class TopicLogReader:
         driver: Driver,
         append_waiters: AppendWaiters,
         restore_definitions: Callable[[], Awaitable[None]],
+        restart_topic: Callable[[TopicRecord, RestoredTopic], Awaitable[None]],
         outage: Outage,
     ) -> None:
         self._connection = connection
@@ -66,6 +68,7 @@ class TopicLogReader:
         self._driver = driver
         self._append_waiters = append_waiters
         self._restore_definitions = restore_definitions
+        self._restart_topic = restart_topic
         self._outage = outage
         self._wake = asyncio.Event()
         self._suspects: dict[str, bool] = {}
@@ -269,12 +272,7 @@ class TopicLogReader:
         restored = await self._store.load_current(record, seen)
         if restored is None:  # Redis has begun another life, or others trim it; tried again
             return False
-        logger.warning("%s restarts in epoch %s", name, epoch)
-        self._store.set_record(name, record)
-        has_begun = self._catalog.renew(record, restored)
-        self._append_waiters.notify(name)
-        if has_begun:  # after that: its filler may wait for what is lost
-            await self._catalog.filling.begin_again(entry)
+        await self._restart_topic(record, restored)
         return True
 
     def _is_filled(self, name: str) -> bool:

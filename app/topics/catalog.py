@@ -36,6 +36,7 @@ from tidegate.app.topics.registry import (
     TopicRecreated,
     TopicRegistry,
 )
+from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import RestoredTopic
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
@@ -92,13 +93,6 @@ class Catalog(TopicRegistry):
             if kept is not None:
                 self._restored(stored, kept)
             return
-
-    def add_stored(self, record: TopicRecord, kept: RestoredTopic) -> None:
-        """Add a topic with its stored state, and start to fill it if it has a source."""
-        entry = self._restored(record, kept)
-        if entry is not None:
-            self.filling.fill(entry)
-            self.filling.retry(self.served)
 
     def _restored(self, record: TopicRecord, kept: RestoredTopic) -> CatalogTopic | None:
         """Restore a topic; set it aside and return None if that fails."""
@@ -298,6 +292,46 @@ class Catalog(TopicRegistry):
                 self.drop(entry)
 
         await self._decided(decide)
+
+    # What other gateways have made of topics; the caller holds `changing`
+
+    def add_stored(self, record: TopicRecord, kept: RestoredTopic) -> None:
+        """Add a topic with its stored state, and start to fill it if it has a source."""
+        entry = self._restored(record, kept)
+        if entry is not None:
+            self.filling.fill(entry)
+            self.filling.retry(self.served)
+
+    async def adopt_definition(self, known: CatalogTopic, document: TopicDefinition) -> None:
+        """Apply a topic's new definition of the same identity, also where it cannot be filled."""
+        record = TopicRecord(known.record.name, document, known.record.epoch)
+        try:
+            async with self.filling.refilled(known, document), known.writing:
+                self.define(known, record)
+        except (EngineError, KeysError):
+            # Its source is not served here, or there is no room for another session. The others
+            # have accepted it, and more changes wait behind it.
+            async with self.filling.unfilled(known), known.writing:
+                self.define(known, record)
+            self.filling.fill(known)
+
+    async def adopt_unusable(self, unusable: Unusable) -> None:
+        """Set a topic aside whose new definition cannot be used here."""
+        known = self.served(unusable.name)
+        if known is None:
+            self.set_aside(unusable)
+        else:
+            async with self.filling.unfilled(known), known.writing:
+                self.set_aside(unusable)
+        for entry in self.entries():
+            source = entry.document.gateway_source
+            if source is not None and source.topic == unusable.name:
+                await self.filling.cut_off(entry)
+
+    async def adopt_deletion(self, known: CatalogTopic) -> None:
+        """Remove a topic; its subscriptions end with REMOVED here too."""
+        async with self.filling.unfilled(known), known.writing:
+            self.drop(known)
 
     async def _decided(self, decide: Callable[[], Awaitable[Decision]]) -> Decision:
         """Run a decision while no other change is made, here or at another gateway.

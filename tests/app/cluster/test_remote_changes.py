@@ -7,7 +7,6 @@ import pytest
 from tests.support.gateways import eventually
 from tests.support.place import Place, parsed
 from tests.support.rules import rule
-from tidegate.app.cluster.definition_sync import RemoteChanges
 from tidegate.app.definitions.topic import Unusable
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import TopicRecord
@@ -23,14 +22,13 @@ SLOW = record("slow", key=["/k"], source={"topic": "px", "interval": "100ms"})
 
 async def test_a_topic_is_adopted_redefined_and_forgotten() -> None:
     place = Place()
-    followed = RemoteChanges(place.catalog)
     async with place.catalog.changing:
-        await followed.adopt(record("px", key=["/k"]), RestoredTopic())
+        place.catalog.add_stored(record("px", key=["/k"]), RestoredTopic())
         entry = place.catalog.get("px")
-        await followed.redefine(entry, parsed(key=["/k"], description="d"))
+        await place.catalog.adopt_definition(entry, parsed(key=["/k"], description="d"))
         assert place.catalog.get("px") is entry
         assert (entry.document.description, entry.record.epoch) == ("d", "e1")
-        await followed.forget(entry)
+        await place.catalog.adopt_deletion(entry)
     assert place.catalog.find("px") is None
     assert place.catalog.has_ended("e1")
 
@@ -41,7 +39,7 @@ async def test_a_filled_topic_is_filled_by_who_has_the_duty() -> None:
     await place.say("px", {"k": 1})
     await place.store.put_topic(SLOW)
     async with place.catalog.changing:
-        await RemoteChanges(place.catalog).adopt(SLOW, RestoredTopic())
+        place.catalog.add_stored(SLOW, RestoredTopic())
     await eventually(lambda: place.sow("slow") == [{"k": 1}], "it is filled")
     await place.derived_topics.aclose()
 
@@ -51,7 +49,7 @@ async def test_what_cannot_be_filled_yet_is_there_and_is_filled_as_soon_as_it_ca
     place = Place()
     await place.store.put_topic(SLOW)
     async with place.catalog.changing:
-        await RemoteChanges(place.catalog).adopt(SLOW, RestoredTopic())
+        place.catalog.add_stored(SLOW, RestoredTopic())
     assert place.catalog.get("slow").document == SLOW.document
     assert place.catalog.filling.reasons == {"slow": "its source px is not served here"}
     await place.put("px", key=["/k"])
@@ -69,7 +67,7 @@ async def test_another_source_holds_also_where_it_cannot_fill_the_topic_yet() ->
     entry = place.catalog.get("slow")
     source = {"topic": "other", "interval": "100ms"}
     async with place.catalog.changing:
-        await RemoteChanges(place.catalog).redefine(entry, parsed(key=["/k"], source=source))
+        await place.catalog.adopt_definition(entry, parsed(key=["/k"], source=source))
     assert entry.document.gateway_source == parsed(key=["/k"], source=source).gateway_source
     assert place.catalog.filling.reasons == {"slow": "its source other is not served here"}
     await place.put("other", key=["/k"])
@@ -87,7 +85,7 @@ async def test_another_source_holds_at_a_gateway_that_does_not_fill_topics() -> 
     entry = place.catalog.get("slow")
     wanted = parsed(key=["/k"], source={"topic": "other", "interval": "100ms"})
     async with place.catalog.changing:
-        await RemoteChanges(place.catalog).redefine(entry, wanted)
+        await place.catalog.adopt_definition(entry, wanted)
     assert entry.document == wanted
     assert place.catalog.filling.reasons == {}
 
@@ -100,7 +98,7 @@ async def test_a_topic_that_cannot_be_used_any_more_leaves_the_others_alone() ->
     epoch = place.catalog.get("px").record.epoch
     unusable = Unusable("px", b'{"key":["/k"],"merge":"no:such"}', epoch, "No such merger.")
     async with place.catalog.changing:
-        await RemoteChanges(place.catalog).set_aside(unusable)
+        await place.catalog.adopt_unusable(unusable)
     for use in (place.catalog.get, place.catalog.find, place.catalog.document):
         with pytest.raises(Refused, match="not-ready"):
             use("px")
