@@ -9,11 +9,11 @@ from redis.exceptions import RedisError
 
 from tidegate.app.cluster.connection import BusConnection, id_after, translate_errors, with_timeout
 from tidegate.app.cluster.redis_compat import raise_if_cancelled
-from tidegate.app.cluster.redis_store import RedisStore, new_epoch
+from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.topic import Unusable
 from tidegate.app.logs import event
 from tidegate.app.refusals import Refused, Unavailable
-from tidegate.app.stores.store import DefinitionsMoved, Stored, TopicRecord
+from tidegate.app.stores.store import DefinitionsMoved, Stored, TopicRecord, new_epoch
 from tidegate.app.timers import Backoff
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import ssl
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -55,6 +54,7 @@ from tidegate.app.stores.store import (
     TopicMoved,
     TopicRecord,
     TopicRedefined,
+    new_epoch,
     no_room_for_producers,
     no_room_for_retry_keys,
     no_room_for_stages,
@@ -587,8 +587,3 @@ def _is_filled_anew(before: Stored, after: Stored) -> bool:
     if isinstance(before, Unusable) or isinstance(after, Unusable):
         return False
     return becomes_derived(before.document, after.document)
-
-
-def new_epoch() -> str:
-    """Return a random epoch that no gateway has used."""
-    return secrets.token_hex(6)

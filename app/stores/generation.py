@@ -9,11 +9,11 @@ be lost, so every topic gets a new epoch.
 from __future__ import annotations
 
 import logging
-import secrets
 import sqlite3
 from pathlib import Path
 
 from tidegate.app.logs import event
+from tidegate.app.stores.store import new_epoch
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -21,7 +21,6 @@ RESTORED = "restored"
 """A boot id that no machine has."""
 
 _TABLE = "CREATE TABLE IF NOT EXISTS life (boot TEXT NOT NULL) STRICT"
-_EPOCH_BYTES = 6
 
 logger = logging.getLogger("tidegate.store")
 
@@ -56,8 +55,7 @@ def record_opening(connection: sqlite3.Connection, *, survives_power: bool) -> b
 
 def renew_epoch(connection: sqlite3.Connection, topic: int) -> str:
     """Give a topic a new epoch with all its data, and return the epoch."""
-    # Random, because a counter would go back with the file.
-    epoch = secrets.token_hex(_EPOCH_BYTES)
+    epoch = new_epoch()
     connection.execute("UPDATE topics SET epoch = ? WHERE id = ?", (epoch, topic))
     return epoch
 

@@ -6,6 +6,7 @@ protocol and pass the same tests.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self, runtime_checkable
@@ -43,6 +44,13 @@ class TopicRecord:
 
 Stored = TopicRecord | Unusable
 """A store's entry for a topic name."""
+
+
+def new_epoch() -> str:
+    """Return an epoch that no store has given to a topic."""
+    # By chance: gateways that share a store must never give the same one twice, and a counter would
+    # go back with the store.
+    return secrets.token_hex(6)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -26,6 +25,7 @@ from tidegate.app.stores.store import (
     TopicRedefined,
     check_readable,
     encode_definition,
+    new_epoch,
 )
 from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.derived import DerivedTopics
@@ -364,7 +364,7 @@ class Catalog(TopicRegistry):
             )
         # Subscribe first: a source that refuses the subscription must refuse the topic as well.
         self.filling.prepare(name, document)
-        record = TopicRecord(name, document, _new_epoch())
+        record = TopicRecord(name, document, new_epoch())
         try:
             await self._store.put_topic(record)
         # Nothing may feed a topic that the store does not have.
@@ -393,7 +393,7 @@ class Catalog(TopicRegistry):
         is_used = self.is_source(name)
         try:
             stays = keeps_messages(unusable, document, has_messages=has_messages, is_used=is_used)
-            epoch = unusable.epoch if stays else _new_epoch()
+            epoch = unusable.epoch if stays else new_epoch()
             await self._store.put_topic(TopicRecord(name, document, epoch))
         except HeadMoved:  # another gateway has just taken one in
             keeps_messages(unusable, document, has_messages=True, is_used=is_used)
@@ -430,7 +430,7 @@ class Catalog(TopicRegistry):
         async with self.filling.unfilled(known):
             self.filling.prepare(name, document)
             async with known.writing:
-                record = TopicRecord(name, document, _new_epoch())
+                record = TopicRecord(name, document, new_epoch())
                 await self._store.put_topic(record)
                 entry = self.supersede(record)
         self.filling.start(entry)
@@ -449,8 +449,3 @@ def _may_have_effect(refusal: Exception) -> bool:
     """Return True if a refused change may have been written nevertheless."""
     # An answer that was lost may stand for a write; every other refusal was decided before one.
     return isinstance(refusal, Unavailable) and not isinstance(refusal, TopicMoved)
-
-
-def _new_epoch() -> str:
-    # By chance: gateways that share a store must never give the same one twice.
-    return secrets.token_hex(6)
