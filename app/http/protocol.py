@@ -25,7 +25,7 @@ from tidegate.app.http.admission import ConnectionLimits, IterationLimit, Reques
 from tidegate.app.http.exchange import Exchange
 from tidegate.app.http.problems import POLLED, STREAMS
 from tidegate.app.http.requests import LONG_POLL, has_ending, live_in
-from tidegate.app.http.scope import FIGURES_EXTENSION, TRANSPORT_EXTENSION
+from tidegate.app.http.scope import TRANSPORT_EXTENSION
 from tidegate.app.http.transport.proxies import TrustedProxies
 from tidegate.app.http.wire import (
     RequestBounds,
@@ -489,7 +489,6 @@ class GatewayProtocol(asyncio.Protocol):
             "state": self._app_state.copy(),
             "extensions": {
                 TRANSPORT_EXTENSION: self.connection,
-                FIGURES_EXTENSION: self._figures,
                 PROTOCOL_EXTENSION: self,
             },
         }

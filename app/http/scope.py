@@ -8,14 +8,12 @@ from fastapi import Request
 from starlette.types import Scope
 
 from tidegate.app.access.grants import Grants, Subject
-from tidegate.app.figures import ConnectionFigures
 from tidegate.app.streams.connection import Connection
 
 if TYPE_CHECKING:
     from tidegate.app.gateway import Gateway
 
 TRANSPORT_EXTENSION: Final = "tidegate.transport"
-FIGURES_EXTENSION: Final = "tidegate.connections"
 FOREIGN: Final = "tidegate.foreign"
 """Marks the scope of a probe whose Host is none of ours."""
 SUBJECT: Final = "tidegate.subject"
@@ -43,12 +41,3 @@ def connection_of(scope: Scope) -> Connection | None:
     """Return the connection under a request; None under a server that is not ours."""
     connection: Connection | None = scope.get("extensions", {}).get(TRANSPORT_EXTENSION)
     return connection
-
-
-def figures_of(scope: Scope) -> ConnectionFigures | None:
-    """Return the figures of the server that got a request; None for a server that is not ours.
-
-    An internal call came through no server: it uses the figures of its application's server.
-    """
-    figures: ConnectionFigures | None = scope.get("extensions", {}).get(FIGURES_EXTENSION)
-    return figures or getattr(scope["app"].state, "figures", None)

@@ -20,7 +20,7 @@ from tidegate.app.http.internal_call import MARK
 from tidegate.app.http.openapi import answer, name_of, problems, ref
 from tidegate.app.http.parameters import STRICT, TOPIC_TEXT
 from tidegate.app.http.routes.models.operations import Alive, Lanes, Past, Ready
-from tidegate.app.http.scope import FOREIGN, figures_of, gateway_of, grants_in
+from tidegate.app.http.scope import FOREIGN, gateway_of, grants_in
 from tidegate.app.metrics.exposition import (
     CONTENT_TYPE,
     call_of,
@@ -133,7 +133,7 @@ async def metrics(request: Request) -> Response:
     is_inner = MARK in request.scope
     headers = check_worker_group(gateway.crew, request.scope["query_string"]) if is_inner else {}
     # The text of 10,000 topics takes more than a second. A thread does not block the loop.
-    found = await families(gateway, figures_of(request.scope))
+    found = await families(gateway, getattr(request.app.state, "figures", None))
     text = await asyncio.to_thread(exposition, found)
     if gateway.crew is not None and not is_inner:
         asked = (
