@@ -136,28 +136,6 @@ class SubscriptionParameters(Parameters):
     ] = None
 
 
-def decided(
-    context: SessionContext,
-    name: str,
-    asked: SubscriptionParameters,
-    resume: Bookmark | None = None,
-    *,
-    by_pattern: bool = False,
-    grants: Grants | None = None,
-) -> RequestedSubscription:
-    """Decide a request to subscribe to one topic, for subscribing and for `explain` alike.
-
-    Raises:
-        Refusal: forbidden, topic-unknown, options-invalid, filter-invalid.
-    """
-    if grants is not None:
-        grants.required(name)
-    context.catalog.get(name)
-    characters_max = context.settings.options_characters_max
-    request = SubscribeRequest.parse(asked, characters_max, many=by_pattern, grants=grants)
-    return granted_to(context, name, request, resume, by_pattern=by_pattern)
-
-
 def granted_to(
     context: SessionContext,
     name: str,

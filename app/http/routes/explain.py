@@ -16,7 +16,8 @@ from tidegate.app.http.parameters import STRICT, posted_parameters
 from tidegate.app.http.routes.models.operations import Explained
 from tidegate.app.http.routes.models.sessions import Explaining
 from tidegate.app.http.scope import gateway_of, grants_in
-from tidegate.app.streams.decisions import decided
+from tidegate.app.streams.decisions import granted_to
+from tidegate.app.streams.subscribe_request import SubscribeRequest
 from tidegate.conflation.definition import effective_lane
 from tidegate.conflation.options.grant import granted, lane_text
 from tidegate.conflation.options.syntax import assignments
@@ -51,9 +52,12 @@ async def explained(
     Raises:
         Refusal: what subscribing would raise.
     """
-    # The same call as in subscribing, so an explanation cannot differ from what a stream gets.
     context = gateway.sessions.context
-    subscription, _, warnings = decided(context, asked.topic, asked, grants=grants)
+    context.catalog.get(asked.topic)  # is refused before what the request says
+    most = gateway.settings.options_characters_max
+    request = SubscribeRequest.parse(asked, most, grants=grants)
+    # The same call as in subscribing, so an explanation cannot differ from what a stream gets.
+    subscription, _, warnings = granted_to(context, asked.topic, request)
     topic = gateway.driver.engine.topic(asked.topic)
     is_live = subscription.command is not Command.SOW
     normal = granted(subscription)

@@ -10,9 +10,9 @@ from tests.support.servers import edge_settings
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.gateway import Gateway
 from tidegate.app.refusals import Refused
-from tidegate.app.streams.decisions import SubscriptionParameters, decided
+from tidegate.app.streams.decisions import SubscriptionParameters, granted_to
 from tidegate.app.streams.encoding import Format
-from tidegate.app.streams.subscribe_request import RequestedSubscription
+from tidegate.app.streams.subscribe_request import RequestedSubscription, SubscribeRequest
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.subscription import Command
 from tidegate.keys.errors import FilterInvalid
@@ -32,7 +32,9 @@ async def wished(
     await gateway.open()
     await gateway.catalog.put("px", TopicDefinition.parse(topic.encode()))
     asked = SubscriptionParameters(options=options, **values)
-    return decided(gateway.sessions.context, "px", asked, by_pattern=by_pattern)
+    most = gateway.settings.options_characters_max
+    request = SubscribeRequest.parse(asked, most, many=by_pattern)
+    return granted_to(gateway.sessions.context, "px", request, by_pattern=by_pattern)
 
 
 FORMATS = [
@@ -106,5 +108,5 @@ async def test_what_is_wrong_has_its_position() -> None:
 async def test_a_topic_that_is_not_there() -> None:
     gateway = Gateway.build(edge_settings())
     with pytest.raises(Refused) as refused:
-        decided(gateway.sessions.context, "px", SubscriptionParameters(), Bookmark("e1", 1))
+        granted_to(gateway.sessions.context, "px", SubscribeRequest(), Bookmark("e1", 1))
     assert refused.value.code == "topic-unknown"
