@@ -112,7 +112,6 @@ class Usage:
     """What one subject has at present, or nobody."""
 
     __slots__ = (
-        "_of_all",
         "_quotas",
         "bytes",
         "creating",
@@ -133,7 +132,7 @@ class Usage:
         self.topics: set[str] = set()
         self.messages = Bucket(limits.publish_messages, now)
         self.bytes = Bucket(limits.publish_bytes, now)
-        self._quotas, self._of_all = quotas, quotas.lanes
+        self._quotas = quotas
 
     def check(self, subject: Subject | None, wanted: Sequence[Wanted], more: int) -> None:
         """Refuse lanes beyond the limits, `more` subscriptions of which are new.
@@ -141,9 +140,23 @@ class Usage:
         Raises:
             LimitReached: of the subject, of a topic or of the gateway.
         """
-        self._quotas.check_subscriptions(self, subject, wanted, more)
+        quotas, lanes = self._quotas, self._quotas.lanes
+        if more:
+            quotas.memory.check()
+        limits = quotas.limits(self.sub, subject)
+        while limits.subscriptions and self.subscriptions + more > limits.subscriptions:
+            if not lanes.make_room(None, self.sub):
+                raise _at_limit("subject_subscriptions_max", limits.subscriptions, "subscriptions")
+        most = quotas.subscriptions_max
+        while lanes.subscriptions + more > most:
+            if not lanes.make_room(None, None):
+                raise _at_limit("subscriptions_max", most, "subscriptions")
+        while limits.lanes and self._lanes_beyond(limits.lanes, wanted):
+            if not lanes.make_room(None, self.sub):
+                raise _at_limit("subject_lanes_max", limits.lanes, "different lanes")
+        lanes.check(wanted)
 
-    def lanes_beyond(self, most: int, wanted: Sequence[Wanted]) -> bool:
+    def _lanes_beyond(self, most: int, wanted: Sequence[Wanted]) -> bool:
         """Return True if some of these lanes are new, and too many with what there is."""
         new = {lane_id for _, lane_id in wanted if lane_id not in self.lane_ids}
         return bool(new) and len(self.lane_ids) + len(new) > most
@@ -152,7 +165,7 @@ class Usage:
         """Count a subscription that was granted a lane."""
         self.subscriptions += 1
         self.lane_ids[lane_id] += 1
-        self._of_all.hold(topic, lane_id)
+        self._quotas.lanes.hold(topic, lane_id)
 
     def release(self, topic: str, lane_id: LaneId) -> None:
         """Count such a subscription no longer."""
@@ -160,7 +173,7 @@ class Usage:
         self.lane_ids[lane_id] -= 1
         if not self.lane_ids[lane_id]:
             del self.lane_ids[lane_id]
-        self._of_all.release(topic, lane_id)
+        self._quotas.lanes.release(topic, lane_id)
 
 
 class Quotas:
@@ -175,6 +188,7 @@ class Quotas:
         self._nobodys = Limits()
         self._usage: dict[str, Usage] = {}
         self.lanes = LaneUse(settings.lanes_max, settings.topic_lanes_max)
+        self.subscriptions_max = settings.subscriptions_max
         self._reads = 0
         self._messages = Bucket(settings.publish_messages_max, now())
         self._bytes = Bucket(settings.publish_bytes_max, now())
@@ -194,7 +208,7 @@ class Quotas:
         own = None if subject is None else subject.limits
         return replace(self._default, **own) if own else self._default
 
-    # --- Sessions and their subscriptions
+    # --- Sessions
 
     def check_session(self, sub: str, subject: Subject | None) -> None:
         """Refuse one more session of a subject.
@@ -206,25 +220,6 @@ class Quotas:
         most = self.limits(sub, subject).sessions
         if most and self.usage(sub).sessions >= most:
             raise _at_limit("subject_sessions_max", most, "sessions")
-
-    def check_subscriptions(
-        self, usage: Usage, subject: Subject | None, wanted: Sequence[Wanted], more: int
-    ) -> None:
-        """Do what `Usage.check` says."""
-        if more:
-            self.memory.check()
-        limits = self.limits(usage.sub, subject)
-        while limits.subscriptions and usage.subscriptions + more > limits.subscriptions:
-            if not self.lanes.make_room(None, usage.sub):
-                raise _at_limit("subject_subscriptions_max", limits.subscriptions, "subscriptions")
-        most = self._settings.subscriptions_max
-        while self.lanes.subscriptions + more > most:
-            if not self.lanes.make_room(None, None):
-                raise _at_limit("subscriptions_max", most, "subscriptions")
-        while limits.lanes and usage.lanes_beyond(limits.lanes, wanted):
-            if not self.lanes.make_room(None, usage.sub):
-                raise _at_limit("subject_lanes_max", limits.lanes, "different lanes")
-        self.lanes.check(wanted)
 
     # --- Topics
 
