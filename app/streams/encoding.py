@@ -204,7 +204,7 @@ class EventIds:
     """
 
     move: Callable[[SubscriberId, Bookmark], str]
-    end: Callable[[SubscriberId, Unsubscribed], str]
+    end: Callable[[Unsubscribed], str]
 
 
 def encode(
@@ -239,8 +239,7 @@ def _encode(
             style = styles[output.name, output.topic]
             return event("subscribed", style.entry(output.name))
         case Unsubscribed():
-            subscriber = output.name, output.topic
-            return unsubscribed(output, "" if ids is None else ids.end(subscriber, output))
+            return unsubscribed(output, "" if ids is None else ids.end(output))
         case Goodbye():
             return goodbye(output.reason, retry_ms)
 

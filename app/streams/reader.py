@@ -38,14 +38,12 @@ class Reader:
         came_after: why the session's last reader was closed.
         on_closed: called once the peer is gone.
         on_subscriber_left: for readers with a cursor; called when a topic left its subscription.
-        note_end: with a cursor; keeps the end of a subscription for later readers, and returns its
-            event's id.
     """
 
     __slots__ = (
         "_changing", "_cursor", "_cut_offset", "_encoded_number", "_heartbeat_ms", "_left",
-        "_note_end", "_on_closed", "_on_subscriber_left", "_waiting_bytes", "came_after",
-        "connection", "consumer", "driver", "ids", "revision", "styles",
+        "_on_closed", "_on_subscriber_left", "_waiting_bytes", "came_after", "connection",
+        "consumer", "driver", "ids", "revision", "styles",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +56,6 @@ class Reader:
         came_after: CloseReason | None,
         on_closed: Callable[[], None],
         on_subscriber_left: Callable[[Unsubscribed], None] | None = None,
-        note_end: Callable[[Unsubscribed], str] | None = None,
     ) -> None:
         self.consumer = consumer
         self.revision = 0
@@ -73,7 +70,6 @@ class Reader:
         self._heartbeat_ms = heartbeat_ms
         self._cursor = cursor
         self._on_subscriber_left = on_subscriber_left
-        self._note_end = note_end
         self._on_closed = on_closed
         # Subscribers that change to other rows: an id must not be a bookmark of their old rows.
         self._changing: Sequence[SubscriberId] = ()
@@ -240,20 +236,20 @@ class Reader:
             self._end_change(subscriber)
         return self._cursor.move(subscriber, bookmark)
 
-    def _end_id(self, subscriber: SubscriberId, end: Unsubscribed) -> str:
+    def _end_id(self, end: Unsubscribed) -> str:
         """Record the end of a subscriber, and return its event's id.
 
         If the topic and the subscriber were created again since, only the event is recorded.
         """
         assert self._cursor is not None
         assert self._on_subscriber_left is not None
-        assert self._note_end is not None
+        subscriber = end.name, end.topic
         if self._engine_subscriber(subscriber) is None:
             self._cursor.end(subscriber)
             self._on_subscriber_left(end)
             self._left = (*self._left, subscriber)
             self._end_change(subscriber)
-        return self._note_end(end)
+        return self._cursor.note_end(end)
 
     def _end_change(self, subscriber: SubscriberId) -> None:
         self._changing = tuple(each for each in self._changing if each != subscriber)
@@ -299,4 +295,4 @@ class Reader:
             return
         with contextlib.suppress(SessionUnknown):  # then everything was sent
             for end in self.driver.engine.session(self.consumer.session).unsent_endings():
-                self._end_id((end.name, end.topic), end)
+                self._end_id(end)

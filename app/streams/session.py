@@ -143,7 +143,6 @@ class Session:
             on_closed=self._reader_left,
             # A plain GET has no ids to keep for another reader.
             on_subscriber_left=self._subscriber_left if self.cursor is not None else None,
-            note_end=self.cursor.note_end if self.cursor is not None else None,
         )
         if self.context.outage.is_on:  # `Outage` notifies only streams that were open
             consumer.send(self.context.outage.notice())

@@ -6,5 +6,5 @@ from tidegate.app.streams.encoding import EventIds
 
 PLAIN_IDS = EventIds(
     move=lambda subscriber, bookmark: f"{subscriber[0]}-{bookmark.offset}",
-    end=lambda subscriber, end: f"{subscriber[0]}-end",
+    end=lambda end: f"{end.name}-end",
 )
