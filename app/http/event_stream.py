@@ -57,7 +57,7 @@ class EventStream(Response):
     def __init__(self, session: Session, reader: Reader, hello: bytes) -> None:
         self.reader = reader
         self._session = session
-        self._driver, self._times = session.context.driver, session.context.times
+        self._times = session.context.times
         heartbeat = Heartbeat(self._times.heartbeat_s, asyncio.get_running_loop().time())
         self._writer = EventWriter(reader, hello, session, heartbeat)
         self._encoder: StreamEncoder | None = None
@@ -128,7 +128,7 @@ class EventStream(Response):
         self._begin(hand_over, head, not_logged)
 
     def _begin(self, hand_over: HandOver, head: bytes, on_ended: Callable[[int], None]) -> None:
-        stream = SocketStream(self._writer, self._driver, self._times, self._encoder, on_ended)
+        stream = SocketStream(self._writer, self._times, self._encoder, on_ended)
         stream.begin(hand_over(stream), head)
 
 

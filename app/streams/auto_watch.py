@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tidegate.app.streams.auto import AutoInterval, at_interval, bounds_of, decision_document
 from tidegate.app.streams.connection import StreamConnection
-from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.sse import event
 from tidegate.app.streams.subscriptions import SessionSubscription
@@ -22,7 +21,6 @@ class AutoWatch:
     """Feeds a reader's socket to the controllers, and applies their decisions.
 
     Args:
-        driver: has the clock and the counters.
         reader: of the stream; once another reader has come, its consumer is over.
         subscriptions: returns the session's, by name; a change may put others in their place.
     """
@@ -33,12 +31,9 @@ class AutoWatch:
     )  # fmt: skip
 
     def __init__(
-        self,
-        driver: Driver,
-        reader: Reader,
-        subscriptions: Callable[[], Mapping[str, SessionSubscription]],
+        self, reader: Reader, subscriptions: Callable[[], Mapping[str, SessionSubscription]]
     ) -> None:
-        self._driver = driver
+        self._driver = reader.driver
         self._reader = reader
         self._subscriptions = subscriptions
         self._watched: Sequence[SessionSubscription] = ()

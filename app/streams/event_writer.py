@@ -140,7 +140,7 @@ class EventWriter:
             self._auto_revision = reader.revision
             session = self._session
             if any(asked.may_be_auto for asked in session.asked.values()):
-                self._auto = AutoWatch(reader.driver, reader, lambda: session.asked)
+                self._auto = AutoWatch(reader, lambda: session.asked)
         if self._auto is not None:
             self._auto.observe(connection, outputs, is_full=is_full)
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from tidegate.app.streams.compression import StreamEncoder
 from tidegate.app.streams.connection import Connection, HandedOver, StreamTimes, WriteDeadline
-from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.encoding import Style, chunk
 from tidegate.app.streams.event_writer import EventWriter
 from tidegate.app.streams.fanout import LEFT, CohortWriter
@@ -35,7 +34,6 @@ class SocketStream(asyncio.Protocol):
 
     Args:
         writer: chooses what is written.
-        driver: has the clock, the figures and the scheduler of streams.
         times: how long it may be silent, and waits for its peer.
         encoder: compresses the answer; None: the answer is not compressed.
         on_ended: called once the connection is lost, with the bytes that were written.
@@ -50,14 +48,13 @@ class SocketStream(asyncio.Protocol):
     def __init__(
         self,
         writer: EventWriter,
-        driver: Driver,
         times: StreamTimes,
         encoder: StreamEncoder | None,
         on_ended: Callable[[int], None],
     ) -> None:
         self._line: HandedOver | None = None
         self._writer = writer
-        self._driver = driver
+        self._driver = writer.reader.driver
         self._times = times
         self.encoder = encoder
         self._on_ended = on_ended

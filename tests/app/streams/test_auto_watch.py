@@ -112,9 +112,7 @@ async def desk() -> AsyncIterator[Desk]:
         await gateway.catalog.put(topic, parsed(key=["/k"]), None)
     session = gateway.sessions.open(kept=True, lasts=True)
     reader = session.open_reader()
-    yield Desk(
-        gateway, clock, session, reader, AutoWatch(gateway.driver, reader, lambda: session.asked)
-    )
+    yield Desk(gateway, clock, session, reader, AutoWatch(reader, lambda: session.asked))
     await gateway.aclose()
 
 
@@ -269,7 +267,7 @@ async def test_the_next_reader_begins_where_the_last_one_was(desk: Desk) -> None
     assert asked.auto.state.late_rounds > 0
     desk.reader.close()
     desk.reader = session.open_reader()
-    desk.auto = AutoWatch(desk.gateway.driver, desk.reader, lambda: session.asked)
+    desk.auto = AutoWatch(desk.reader, lambda: session.asked)
     desk.socket = Socket()
     subscribe(desk.reader, asked)
     desk.written()
