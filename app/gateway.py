@@ -103,12 +103,12 @@ class Gateway:
         audited = self.settings.audit_log, self.audit_topic.publish, self.driver.wall_ms, self.id
         self.audit = AuditLog(*audited)
         self.outage = Outage("bus", self.driver.wall_ms, self._notify_streams)
-        parts = self.settings, self.driver, self.catalog, self.outage, self.quotas
-        self.session_events = SessionsTopic(self.catalog, self.writer)
-        self.sessions = Sessions(
-            SessionContext(self.id, *parts), self.session_events, self.new_session_id
+        context = SessionContext(
+            self.id, self.settings, self.driver, self.catalog, self.outage, self.quotas
         )
-        self.polled = PolledStreams(self.driver, self.quotas)
+        self.session_events = SessionsTopic(self.catalog, self.writer)
+        self.sessions = Sessions(context, self.session_events, self.new_session_id)
+        self.polled = PolledStreams(context)
         self.driver.make_room = self.polled.make_room
         self.quotas.lanes.make_room = self.polled.make_room
         self.quotas.memory.cut_stalled = self.sessions.cut_stalled

@@ -83,7 +83,7 @@ def create_app(
     comes only after the streams have ended.
     """
     gateway = Gateway.build(settings, clock=clock, wall_ms=wall_ms)
-    history = History(gateway.catalog, gateway.driver, wall_ms)
+    history = History(gateway.catalog, gateway.driver)
     access = _access(settings, gateway)
     if access is not None:
         access.on_change = lambda what, detail: gateway.audit.act(Kind(what, detail=detail))
@@ -113,7 +113,7 @@ def create_app(
     app.state.gateway, app.state.access, app.state.history = gateway, access, history
     app.state.plans = SubscribePlans()
     if not settings.log_requests:  # each has its line of the log, which the application writes
-        app.state.hot_path = HotPath(gateway, access, app.state.plans, settings)
+        app.state.hot_path = HotPath(gateway, access, app.state.plans)
     for module in ROUTES:
         # As they are: to include a router analyzes each of its routes a second time, in 60 ms.
         app.router.routes.extend(module.router.routes)

@@ -35,7 +35,6 @@ from tidegate.app.http.requests import (
 from tidegate.app.http.routes import messages, stream, subscribe
 from tidegate.app.http.routes.subscribe_plan import SubscribePlans
 from tidegate.app.http.wire import Fields
-from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.sse import EVENT_STREAM
 from tidegate.app.topics.ingest import BodyForm
 from tidegate.keys.errors import Refusal
@@ -69,12 +68,10 @@ class HotPath:
         gateway: what is published to and subscribed to.
         access: who may; None where nobody is asked for a token.
         plans: of subscriptions, which the route shares.
-        settings: of the gateway.
     """
 
-    def __init__(
-        self, gateway: Gateway, access: Access | None, plans: SubscribePlans, settings: Settings
-    ) -> None:
+    def __init__(self, gateway: Gateway, access: Access | None, plans: SubscribePlans) -> None:
+        settings = gateway.settings
         self._gateway = gateway
         self._access = access
         self._plans = plans

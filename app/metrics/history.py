@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple, TypedDict
 
@@ -42,8 +42,8 @@ class History:
     Kept in memory: after a restart it begins again, as the counters do.
     """
 
-    def __init__(self, topics: TopicRegistry, driver: Driver, wall_ms: Callable[[], int]) -> None:
-        self._topics, self._driver, self._wall_ms = topics, driver, wall_ms
+    def __init__(self, topics: TopicRegistry, driver: Driver) -> None:
+        self._topics, self._driver = topics, driver
         self._points: deque[Point] = deque(maxlen=POINTS_MAX)
 
     @property
@@ -80,7 +80,7 @@ class History:
         rates = {name: max(0, now.sums[name] - before.sums[name]) / seconds for name in RATES}
         late = quantile(before.lateness, now.lateness)
         return {
-            "at_ms": self._wall_ms(),
+            "at_ms": self._driver.wall_ms(),
             "messages_in": rates["messages_in"],
             "matched": rates["matched"],
             "delivered": rates["delivered"],

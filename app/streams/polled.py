@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final
 
 from tidegate.app.access.grants import Grants, Subject
-from tidegate.app.access.limits.quota import NOBODY, Quotas, Usage
+from tidegate.app.access.limits.quota import NOBODY, Usage
 from tidegate.app.refusals import Refused, topic_unknown
 from tidegate.app.stores.store import TopicRecord
 from tidegate.app.streams.decisions import SessionContext
@@ -482,19 +482,17 @@ class PolledStream:
 class PolledStreams:
     """The polled streams of a gateway, each opened by its first request and closed if unread."""
 
-    def __init__(self, driver: Driver, quotas: Quotas) -> None:
+    def __init__(self, context: SessionContext) -> None:
         self._past = PollCounts()
-        self._driver = driver
-        self._quotas = quotas
+        self._context = context
+        self._driver, self._quotas = context.driver, context.quotas
         self._streams: dict[Identity, PolledStream] = {}
         self._numbers = itertools.count(1)
         self._granted: dict[
             tuple[str, PollTexts, Grants | None], tuple[tuple[TopicRecord, Definition], PollRequest]
         ] = {}
 
-    def granted(
-        self, context: SessionContext, name: str, asked: PollTexts, grants: Grants | None
-    ) -> PollRequest:
+    def granted(self, name: str, asked: PollTexts, grants: Grants | None) -> PollRequest:
         """Decide what a request gets of a topic, once for all equal ones with the same grants.
 
         Raises:
@@ -502,13 +500,13 @@ class PolledStreams:
         """
         if grants is not None:  # first: a topic that may not be read must not be known either
             grants.required(name)
-        record = context.catalog.get(name).record
+        record = self._context.catalog.get(name).record
         # Each change of a topic makes new objects in the catalog and in the engine.
-        made_of = record, context.driver.engine.topic(name).definition
+        made_of = record, self._driver.engine.topic(name).definition
         kept = self._granted.get((name, asked, grants))
         if kept is not None and kept[0][0] is made_of[0] and kept[0][1] is made_of[1]:
             return kept[1]
-        granted = granted_poll(context, name, asked, grants)
+        granted = granted_poll(self._context, name, asked, grants)
         if len(self._granted) >= GRANTED_MAX:
             self._granted.clear()
         self._granted[name, asked, grants] = made_of, granted

@@ -493,12 +493,8 @@ def _read(
     if asked.live is not None and asked.offset is None:
         raise Refused("options-invalid", "live needs an offset: -1, now, or a Stream-Next-Offset.")
     cursor, since = _cursor(asked.cursor), asked.position
-    poll = gateway.polled.granted(
-        gateway.sessions.context,
-        name,
-        asked.texts,
-        None if subject is None else subject.grants,
-    )
+    grants = None if subject is None else subject.grants
+    poll = gateway.polled.granted(name, asked.texts, grants)
     media_type = _media_type(scope, asked.live, poll.form)
     stream = gateway.polled.stream(poll, subject)  # last: a refused request opens none
     is_now = asked.offset == NOW

@@ -943,8 +943,7 @@ async def test_a_stream_that_is_closed_under_a_reader_is_no_topic_that_is_gone()
         await running.topic()
         await running.http.get(STREAM)
         polled = running.gateway.polled
-        context = running.gateway.sessions.context
-        stream = polled.stream(polled.granted(context, "px", PollTexts(), None), None)
+        stream = polled.stream(polled.granted("px", PollTexts(), None), None)
         stream.close()
         with pytest.raises(Refused, match="not-ready"):
             await stream.page(None)
