@@ -28,7 +28,6 @@ from tidegate.app.access.tokens import (
     KeyUnknown,
     TokenInvalid,
     Verifier,
-    token_refused,
     unauthenticated,
 )
 from tidegate.app.logs import event
@@ -120,21 +119,16 @@ class Access:
         verifier = self._login_verifier if is_login else self._verifier
         try:
             return self._verified(token, verifier)
-        except KeyUnknown as error:
+        except KeyUnknown:
             if not self._keys.is_remote:
-                raise token_refused(error) from None
-        except TokenInvalid as error:
-            raise token_refused(error) from None
+                raise
         # The issuer may have a new key. One that anybody makes up is asked for now and then only.
         if await self._keys.refresh(is_wanted=True):
             self._forget("keys")
         if not self._keys.keys.keys:
             detail = "The keys of the issuer cannot be had yet."
             raise Refused("not-ready", detail, retry_after_s=ASK_AGAIN_S)
-        try:
-            return self._verified(token, verifier)
-        except TokenInvalid as error:
-            raise token_refused(error) from None
+        return self._verified(token, verifier)
 
     def known_subject(self, token: str) -> Subject:
         """Return the subject of a token whose key is known here.
@@ -142,10 +136,7 @@ class Access:
         Raises:
             Refused: unauthenticated, also where the issuer may have a newer key.
         """
-        try:
-            return self._verified(token, self._verifier)
-        except TokenInvalid as error:
-            raise token_refused(error) from None
+        return self._verified(token, self._verifier)
 
     def _verified(self, token: str, verifier: Verifier) -> Subject:
         found = verifier.subject(token, self._keys.keys, self._policy.policy, self.now_ms())
@@ -210,10 +201,7 @@ class Access:
         Raises:
             Refused: unauthenticated; bus-unavailable, where the issuer cannot be asked.
         """
-        try:
-            found = self.current(await self._issued_to(ticket, target))
-        except TokenInvalid as error:
-            raise token_refused(error) from None
+        found = self.current(await self._issued_to(ticket, target))
         if found is None:
             raise unauthenticated("The token behind the ticket is revoked.")
         return found

@@ -42,8 +42,15 @@ _SUB = re.compile(
 )
 
 
-class TokenInvalid(Exception):
-    """A token that proves nothing; `str()` says why, without any of its text."""
+class TokenInvalid(TokenRefused):
+    """A token, or a ticket in place of one, that proves nothing.
+
+    Args:
+        why: without any of its text.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The token is not taken: {why}.")
 
 
 class KeyUnknown(TokenInvalid):
@@ -181,11 +188,6 @@ def _subject(claims: dict[str, Any], key_id: str, name: str, policy: Policy) -> 
             token=name,
         )
     )
-
-
-def token_refused(error: TokenInvalid) -> TokenRefused:
-    """Return the refusal of a token that proves nothing."""
-    return TokenRefused(f"The token is not taken: {error}.")
 
 
 def unauthenticated(detail: str) -> Refused:

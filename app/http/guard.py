@@ -22,7 +22,7 @@ from tidegate.app.access.grants import (
     forbidden,
     session_unknown,
 )
-from tidegate.app.access.tokens import TokenInvalid, token_refused, unauthenticated
+from tidegate.app.access.tokens import TokenInvalid, unauthenticated
 from tidegate.app.http.audited import note_subject
 from tidegate.app.http.cookies import SESSION, cookies
 from tidegate.app.http.internal_call import MARK, certificate_of
@@ -197,7 +197,7 @@ def token_in(scope: Scope) -> tuple[str, bool]:
         return token.strip(), False
     found = list(cookies(scope, SESSION))
     if len(found) > 1:
-        raise token_refused(TokenInvalid("the cookie comes twice"))
+        raise TokenInvalid("the cookie comes twice")
     if not found:
         raise unauthenticated("The request needs a token: Authorization: Bearer …")
     return found[0], True
@@ -221,6 +221,6 @@ def _ticket(scope: Scope) -> tuple[str | None, bytes]:
     if not tickets:
         return None, query
     if len(tickets) > 1:
-        raise token_refused(TokenInvalid("the ticket is not valid"))
+        raise TokenInvalid("the ticket is not valid")
     rest = b"&".join(pair for pair in pairs if not pair.startswith(TICKET))
     return tickets[0].decode("latin-1"), rest
