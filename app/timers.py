@@ -1,4 +1,4 @@
-"""Wall time, and the pauses of retries."""
+"""Wall time, waits with a bound, and the pauses of retries."""
 
 from __future__ import annotations
 
@@ -58,3 +58,14 @@ class Backoff:
     async def pause(self) -> None:
         """Count a failure, and wait before the next attempt."""
         await asyncio.sleep(self.next_s())
+
+
+async def wait_until_set(event: asyncio.Event, seconds_max: float) -> bool:
+    """Wait until an event is set, and clear it; return False after `seconds_max`."""
+    try:
+        async with asyncio.timeout(seconds_max):
+            await event.wait()
+    except TimeoutError:
+        return False
+    event.clear()
+    return True

@@ -33,7 +33,7 @@ from tidegate.app.access.tokens import (
 from tidegate.app.logs import event
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings, SettingsInvalid
-from tidegate.app.timers import wall_ms
+from tidegate.app.timers import wait_until_set, wall_ms
 from tidegate.conflation.outputs import CloseReason
 
 logger = logging.getLogger("tidegate.access")
@@ -286,12 +286,7 @@ class Access:
             except Exception:
                 # The next look may succeed; without any, revoked subjects would go on for ever.
                 logger.exception("keys and policy could not be looked at")
-            self._reload.clear()
-            try:
-                async with asyncio.timeout(CHECK_EVERY_S):
-                    await self._reload.wait()
-            except TimeoutError:
-                continue
+            await wait_until_set(self._reload, CHECK_EVERY_S)
 
     async def _watch_address(self) -> None:
         while True:

@@ -21,7 +21,7 @@ from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import DefinitionsMoved, TopicRecord
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.notices import Outage
-from tidegate.app.timers import Backoff
+from tidegate.app.timers import Backoff, wait_until_set
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
 from tidegate.conflation.errors import TopicUnknown
@@ -148,9 +148,7 @@ class TopicLogReader:
         """Read new entries of all idle topics; return nothing when a check becomes due."""
         names = [name for name in self._names() if name not in self._busy]
         if not names:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(WAIT_S):
-                    await self._wake.wait()
+            await wait_until_set(self._wake, WAIT_S)
             return []
         streams = {self._store.log(name).stream: name for name in names}
         command = ("XREAD", "COUNT", ENTRIES_AT_ONCE, "BLOCK", round(WAIT_S * 1_000), "STREAMS")

@@ -24,7 +24,7 @@ from tidegate.app.streams.encoding import Style
 from tidegate.app.streams.fanout import CohortWriter, Recipient
 from tidegate.app.streams.notices import WriteContext
 from tidegate.app.streams.scheduler import IdleTask, StreamScheduler, Timer
-from tidegate.app.timers import wall_ms
+from tidegate.app.timers import wait_until_set, wall_ms
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import LimitReached, SessionUnknown
@@ -386,14 +386,7 @@ class Consumer:
 
     async def wait(self, seconds_max: float) -> bool:
         """Wait until the stream is woken; return False after `seconds_max`."""
-        woken = self._event()
-        try:
-            async with asyncio.timeout(seconds_max):
-                await woken.wait()
-        except TimeoutError:
-            return False
-        woken.clear()
-        return True
+        return await wait_until_set(self._event(), seconds_max)
 
     def _event(self) -> asyncio.Event:
         if self._woken is None:

@@ -26,6 +26,7 @@ from tidegate.app.refusals import Refused
 from tidegate.app.streams.encoding import json_value
 from tidegate.app.streams.notices import Heartbeat
 from tidegate.app.streams.sse import HEARTBEAT, event
+from tidegate.app.timers import wait_until_set
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import SessionUnknown
 from tidegate.conflation.frame import Frame, Tombstone, receipt_of
@@ -234,15 +235,8 @@ class TraceStream(EventSourceResponse):
                 yield HEARTBEAT
                 pulse.wrote(clock())
             wait_s = pulse.wait_s(clock(), progress=False)
-            await self._wait(wait_s if self._ending is None else min(wait_s, CHECK_EVERY_S))
-
-    async def _wait(self, seconds_max: float) -> None:
-        try:
-            async with asyncio.timeout(seconds_max):
-                await self._woken.wait()
-        except TimeoutError:
-            return
-        self._woken.clear()
+            seconds_max = wait_s if self._ending is None else min(wait_s, CHECK_EVERY_S)
+            await wait_until_set(self._woken, seconds_max)
 
 
 AWAY = "AWAY"
