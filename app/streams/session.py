@@ -16,7 +16,7 @@ from tidegate.app.names import TopicPattern
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.auto import at_interval
 from tidegate.app.streams.cursor import Cursor
-from tidegate.app.streams.decisions import SessionContext, decide_target, declined, granted_to
+from tidegate.app.streams.decisions import SessionContext, declined, granted_to
 from tidegate.app.streams.encoding import goodbye, unsubscribed
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.subscribe_request import RequestedSubscription, SubscribeRequest
@@ -163,7 +163,7 @@ class Session:
         self,
         target: str | TopicPattern,
         request: SubscribeRequest,
-        decisions: Mapping[str, RequestedSubscription] | None = None,
+        decisions: Mapping[str, RequestedSubscription],
         *,
         announced: bool = True,
     ) -> tuple[SessionSubscription, tuple[str, ...]]:
@@ -172,15 +172,13 @@ class Session:
         A pattern gets as many topics as there is room for, at least one; a warning and the event
         `refused` name the others.
 
-        `decisions`: by topic, if decided already. `announced`: an attached reader gets
+        `decisions`: what the request gets of each topic. `announced`: an attached reader gets
         `subscribed`.
 
         Raises:
             Refusal: nothing was added.
         """
         request = request.by(self.subject)
-        if decisions is None:
-            decisions = decide_target(self.context, target, request)
         by_pattern = isinstance(target, TopicPattern)
         if by_pattern:
             room = max(1, self._room(len(decisions)))

@@ -13,7 +13,7 @@ from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.gateway import Gateway
 from tidegate.app.names import TopicPattern
 from tidegate.app.streams.attach import attach_existing
-from tidegate.app.streams.decisions import SubscriptionParameters
+from tidegate.app.streams.decisions import SubscriptionParameters, decide_target
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.session import Session
 from tidegate.app.streams.subscribe_request import SubscribeRequest
@@ -51,7 +51,9 @@ class Room:
         self, session: Session, target: str | TopicPattern = "px", options: str = "", **values: str
     ) -> str:
         """Subscribe; the subscription's name."""
-        asked, _ = session.subscribe(target, self.request(options, **values))
+        wanted = self.request(options, **values).by(session.subject)
+        decisions = decide_target(session.context, target, wanted)
+        asked, _ = session.subscribe(target, wanted, decisions)
         return asked.name
 
     def read(self, session: Session, number: int | None = None) -> tuple[Reader, dict[str, Any]]:

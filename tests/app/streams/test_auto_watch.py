@@ -17,7 +17,7 @@ from tidegate.app.gateway import Gateway
 from tidegate.app.names import TopicPattern
 from tidegate.app.streams.auto_watch import AutoWatch
 from tidegate.app.streams.connection import Connection
-from tidegate.app.streams.decisions import SubscriptionParameters
+from tidegate.app.streams.decisions import SubscriptionParameters, decide_target
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.session import Session
 from tidegate.app.streams.subscribe_request import SubscribeRequest
@@ -73,7 +73,8 @@ class Desk:
         wanted = SubscribeRequest.parse(
             SubscriptionParameters(options=options, command=command), 999, many=True
         )
-        asked, _ = self.session.subscribe(target, wanted)
+        decisions = decide_target(self.session.context, target, wanted)
+        asked, _ = self.session.subscribe(target, wanted, decisions)
         self.written()
         return asked
 
@@ -201,7 +202,8 @@ async def test_a_snapshot_is_not_at_the_interval_s_pace(desk: Desk) -> None:
     wanted = SubscribeRequest.parse(
         SubscriptionParameters(options=AUTO, command="sow_and_subscribe"), 999, many=True
     )
-    asked, _ = desk.session.subscribe("px", wanted)
+    decisions = decide_target(desk.session.context, "px", wanted)
+    asked, _ = desk.session.subscribe("px", wanted, decisions)
     desk.written(is_taken=False)
     for _ in range(9):
         desk.clock.forward(desk.gateway.driver, 50 * MS)
