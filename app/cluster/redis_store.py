@@ -557,6 +557,9 @@ class RedisStore:
             return "the bus may have lost data"
         return self._broken_promise() or None
 
+    def figures(self) -> None:
+        """Return None: Redis has metrics of its own."""
+
     async def aclose(self) -> None:
         """Close all connections."""
         await self._connection.aclose()

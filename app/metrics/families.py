@@ -20,7 +20,7 @@ from prometheus_client.core import (
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.figures import ADDRESS, CONNECTIONS, ConnectionFigures, Counters, Histogram
 from tidegate.app.settings.settings import Settings
-from tidegate.app.stores.store import MeasuredStore, Store, StoreFigures
+from tidegate.app.stores.store import Store, StoreFigures
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.polled import PolledStreams
 from tidegate.app.streams.session import State
@@ -188,8 +188,8 @@ def _none_of(words: type[StrEnum]) -> dict[str, float]:
 def store_families(store: Store, figures: Counters) -> Iterator[Metric]:
     """Yield durations and failures of any store, and the figures of a store that reports them."""
     yield from measured_families(figures)
-    if isinstance(store, MeasuredStore):
-        yield from reported_families(store.figures())
+    if (reported := store.figures()) is not None:
+        yield from reported_families(reported)
 
 
 def measured_families(figures: Counters) -> Iterator[Metric]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -226,6 +226,9 @@ class Store(Protocol):
         If the state is unknown, the store tries a write without effect.
         """
 
+    def figures(self) -> StoreFigures | None:
+        """Return the current figures, from memory; None for a store that has metrics of its own."""
+
     async def aclose(self) -> None:
         """Close files and connections; acknowledged data is safe."""
 
@@ -287,17 +290,6 @@ class StoreFigures:
     commits: int
     queued: int = 0
     size_bytes: int | None = None
-
-
-@runtime_checkable
-class MeasuredStore(Protocol):
-    """A store with figures, read from memory in the loop's thread.
-
-    The protocol is optional: a store without figures has no metrics of its own.
-    """
-
-    def figures(self) -> StoreFigures:
-        """Return the current figures."""
 
 
 @dataclass(frozen=True, slots=True)
