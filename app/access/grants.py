@@ -259,7 +259,7 @@ def check_owner(subject: Subject | None, owner: str | None) -> None:
 
 
 def session_unknown() -> Refused:
-    """Return the answer for a session of somebody else: as for one that does not exist."""
+    """Return the refusal of a session that does not exist, and of one of somebody else."""
     return Refused("session-unknown", "It has ended, or never was.")
 
 

@@ -54,10 +54,12 @@ from tidegate.app.stores.store import (
     TopicMoved,
     TopicRecord,
     TopicRedefined,
+    key_used_otherwise,
     new_epoch,
     no_room_for_producers,
     no_room_for_retry_keys,
     no_room_for_stages,
+    run_superseded,
 )
 from tidegate.app.timers import Backoff
 from tidegate.conflation.errors import TopicUnknown
@@ -441,14 +443,13 @@ class RedisStore:
             case [b"moved", head]:
                 raise HeadMoved(head)
             case [b"conflict"]:
-                detail = "The Idempotency-Key was used for another request."
-                raise Refused("idempotency-conflict", detail)
+                raise key_used_otherwise()
             case [b"full", b"retries"]:
                 raise no_room_for_retry_keys()
             case [b"full", _]:
                 raise no_room_for_producers()
             case [b"fenced"]:
-                raise Refused("producer-fenced", "A newer run of this producer has committed.")
+                raise run_superseded()
             case [b"superseded"]:
                 raise Refused("producer-fenced", "Another gateway is the leader now.")
             case [b"redefined"]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Item
 from tidegate.app.stores.store import (
     Appended,
@@ -22,6 +21,8 @@ from tidegate.app.stores.store import (
     Staged,
     StoreFigures,
     TopicRecord,
+    key_used_otherwise,
+    run_superseded,
 )
 from tidegate.conflation.frame import RestoredTopic
 
@@ -205,8 +206,7 @@ class _Topic:
             return None
         first, _, appended = self.retries[retry.name]
         if first.digest != retry.digest:
-            detail = "The Idempotency-Key was used for another request."
-            raise Refused("idempotency-conflict", detail)
+            raise key_used_otherwise()
         return Appended(appended.first, appended.last, duplicate=True)
 
     def _is_new(self, producer: Producer) -> bool:
@@ -215,7 +215,7 @@ class _Topic:
         if highest is None:
             return True
         if producer.run < highest.run:
-            raise Refused("producer-fenced", "A newer run of this producer has committed.")
+            raise run_superseded()
         if producer.sequence > highest.sequence:
             return True
         # Noted for a duplicate as well: from now on requests of older runs are fenced.

@@ -5,11 +5,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Item, pack, unpack
 from tidegate.app.stores.memory import RETRY_MS, STAGE_MS
 from tidegate.app.stores.sqlite_tables import StoredTopic
-from tidegate.app.stores.store import Appended, Bounds, Producer, Publication, Retry
+from tidegate.app.stores.store import (
+    Appended,
+    Bounds,
+    Producer,
+    Publication,
+    Retry,
+    key_used_otherwise,
+    run_superseded,
+)
 
 
 def earlier_result(
@@ -153,8 +160,7 @@ def _earlier_retry(
         return None
     digest, first, last = row
     if digest != retry.digest:
-        detail = "The Idempotency-Key was used for another request."
-        raise Refused("idempotency-conflict", detail)
+        raise key_used_otherwise()
     return Appended(first, last, duplicate=True)
 
 
@@ -167,7 +173,7 @@ def _known(connection: sqlite3.Connection, topic: int, producer: Producer) -> in
         return None
     run, highest = row
     if producer.run < run:
-        raise Refused("producer-fenced", "A newer run of this producer has committed.")
+        raise run_superseded()
     if producer.sequence > highest:
         return None
     # Noted for a duplicate as well: from now on requests of older runs are fenced.

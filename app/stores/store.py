@@ -360,6 +360,17 @@ def no_room_for_producers() -> Refused:
     return Refused("limit-reached", detail, retry_after_s=RETRY_LATER_S)
 
 
+def key_used_otherwise() -> Refused:
+    """Return the refusal of an `Idempotency-Key` that another request has had."""
+    detail = "The Idempotency-Key was used for another request."
+    return Refused("idempotency-conflict", detail)
+
+
+def run_superseded() -> Refused:
+    """Return the refusal of an older run of a producer."""
+    return Refused("producer-fenced", "A newer run of this producer has committed.")
+
+
 def encode_definition(document: TopicDefinition) -> bytes:
     """Return the text that stores keep of a definition."""
     return msgspec.json.encode(document.document())

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.app.access.entitlement import entitlement_of
-from tidegate.app.access.grants import Subject
+from tidegate.app.access.grants import Subject, session_unknown
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.decisions import SessionContext
 from tidegate.app.streams.session import Session, State
@@ -119,7 +119,7 @@ class Sessions:
         """
         found = self._sessions.get(session_id)
         if found is None:
-            raise Refused("session-unknown", "It has ended, or never was.")
+            raise session_unknown()
         return found
 
     def owner_of(self, session_id: str) -> str | None:

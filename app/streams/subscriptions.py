@@ -250,11 +250,7 @@ def check_count(count: int, most: int) -> None:
         Refused: limit-reached.
     """
     if count > most:
-        detail = (
-            f"A session has at most {most} subscriptions, each topic of a pattern being one "
-            "(session_subscriptions_max)."
-        )
-        raise Refused("limit-reached", detail, retry_after_s=60)
+        raise Refused("limit-reached", _at_most(most), retry_after_s=60)
 
 
 def warnings_of(decisions: Iterable[RequestedSubscription]) -> tuple[str, ...]:
@@ -266,11 +262,12 @@ def left_out(most: int, topics: Collection[str]) -> Refused:
     """Return the refusal of topics for which a session has no room; it names them."""
     named = ", ".join([*topics][:NAMED_MAX])
     more = f" and {len(topics) - NAMED_MAX} more" if len(topics) > NAMED_MAX else ""
-    detail = (
-        f"A session has at most {most} subscriptions, each topic of a pattern being one "
-        f"(session_subscriptions_max). Left out: {named}{more}."
-    )
-    return Refused("limit-reached", detail)
+    return Refused("limit-reached", f"{_at_most(most)} Left out: {named}{more}.")
+
+
+def _at_most(most: int) -> str:
+    of_pattern = "each topic of a pattern being one (session_subscriptions_max)"
+    return f"A session has at most {most} subscriptions, {of_pattern}."
 
 
 def passed_over(name: str, topic: str, error: Refusal) -> bytes:

@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from starlette.types import Scope
 
-from tidegate.app.access.grants import Subject
+from tidegate.app.access.grants import Subject, session_unknown
 from tidegate.app.definitions.topic import TopicNotUsable
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.event_stream import EventStream, session_stream
@@ -278,7 +278,7 @@ async def _pattern_again(
         or session.pattern != pattern.text
         or not (is_whole or number == cursor.number)
     ):
-        raise Refused("session-unknown", "It has ended, or never was.")
+        raise session_unknown()
     return await session_stream(session, number, is_stopping=gateway.stopping)
 
 
