@@ -12,7 +12,7 @@ from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definition_sync import DefinitionSync
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.log_reader import TopicLogReader
-from tidegate.app.cluster.membership import LEADER_LEASE, Lease
+from tidegate.app.cluster.membership import Lease
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.settings.settings import Settings, SettingsInvalid
@@ -83,7 +83,6 @@ class Cluster:
 
         self._lease = Lease(
             self.connection,
-            LEADER_LEASE,
             holder,
             on_acquired=acquired,
             on_lost=lost,

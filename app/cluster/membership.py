@@ -16,8 +16,7 @@ from tidegate.app.cluster.scripts import ACQUIRE_LEASE, EXTEND_LEASE
 from tidegate.app.refusals import Refused
 from tidegate.app.timers import Backoff
 
-LEADER_LEASE = "duties"
-"""The name of the only lease: its holder runs expiry, derived topics and clean-up for all."""
+_LEASE = "duties"  # of expiry, derived topics and clean-up, for all gateways
 
 TERM_S = 4.0
 BEATS_PER_TERM = 8  # the others try as often, so a dead holder is soon replaced
@@ -25,18 +24,18 @@ BEATS_PER_TERM = 8  # the others try as often, so a dead holder is soon replaced
 logger = logging.getLogger("tidegate.bus")
 
 
-def lease_key(connection: BusConnection, name: str) -> str:
-    """Return the key that holds a lease's holder."""
-    return connection.shared_key("lease", name)
+def lease_key(connection: BusConnection) -> str:
+    """Return the key that holds the holder of the leader lease."""
+    return connection.shared_key("lease", _LEASE)
 
 
-def fence_key(connection: BusConnection, name: str) -> str:
-    """Return the key that holds the fencing number of a lease's newest holder."""
-    return connection.shared_key("fence", name)
+def fence_key(connection: BusConnection) -> str:
+    """Return the key that holds the fencing number of the newest holder."""
+    return connection.shared_key("fence", _LEASE)
 
 
 class Lease:
-    """A lease that one gateway at a time holds, with a fencing number that grows with each holder.
+    """The leader lease, which one gateway at a time holds; a fencing number grows with each holder.
 
     The holder treats the lease as lost after one term without a reply, by its own clock, before
     Redis can grant it to another. If that clock is wrong, the fencing number still rejects its
@@ -44,7 +43,6 @@ class Lease:
 
     Args:
         connection: the shared Redis.
-        name: the lease's name.
         holder: this gateway's id.
         on_acquired: called with the fencing number when this gateway acquires the lease.
         on_lost: called when this gateway loses the lease.
@@ -54,7 +52,6 @@ class Lease:
     def __init__(
         self,
         connection: BusConnection,
-        name: str,
         holder: str,
         *,
         on_acquired: Callable[[int], Awaitable[None]],
@@ -64,7 +61,7 @@ class Lease:
     ) -> None:
         self.number: int | None = None
         self._connection = connection
-        self._keys = [lease_key(connection, name), fence_key(connection, name)]
+        self._keys = [lease_key(connection), fence_key(connection)]
         self._holder = holder
         self._on_acquired = on_acquired
         self._on_lost = on_lost
@@ -243,7 +240,7 @@ class Membership:
         Raises:
             Refused: bus-unavailable.
         """
-        keys = [self._name, lease_key(self._bus, LEADER_LEASE)]
+        keys = [self._name, lease_key(self._bus)]
         doubted_s = SUSPECT_S - HEARTBEAT_S  # the look before the one that decides
         silent = {it: self._members[it] for it in self.others if self._silence_s(it) >= doubted_s}
         before, self._unconnected = self._unconnected, {}

@@ -13,7 +13,7 @@ import msgspec
 
 from tidegate.app.cluster import scripts
 from tidegate.app.cluster.connection import BusConnection
-from tidegate.app.cluster.membership import LEADER_LEASE, fence_key
+from tidegate.app.cluster.membership import fence_key
 from tidegate.app.stores.items import Item, Message, pack, to_frames, unpack
 from tidegate.app.stores.store import Bounds, Publication, TopicRecord
 from tidegate.conflation.definition import History
@@ -95,7 +95,7 @@ class TopicLog:
         retry_key = self.connection.topic_key(
             self.record.name, f"retry:{'' if retry is None else retry.name}"
         )
-        fence = fence_key(self.connection, LEADER_LEASE)
+        fence = fence_key(self.connection)
         stages = map(self.stage_key, publication.stages)
         return [*self.keys, retry_key, self.stages_key, fence, *stages]
 

@@ -23,7 +23,7 @@ class Holder:
         self.now_s = 0.0
         self.story: list[int | str] = []
         self.lease = Lease(
-            connection, "duties", name,
+            connection, name,
             on_acquired=self._taken, on_lost=self._lost, clock=lambda: self.now_s, term_s=TERM_S,
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.rules import rule
 from tidegate.app.cluster import membership as rolls
 from tidegate.app.cluster.connection import BusConnection
-from tidegate.app.cluster.membership import LEADER_LEASE, Lease, Membership, lease_key
+from tidegate.app.cluster.membership import Lease, Membership, lease_key
 from tidegate.app.refusals import Refused
 
 pytestmark = pytest.mark.redis
@@ -110,7 +110,7 @@ async def test_what_the_dead_did_for_all_is_free_at_once(
     monkeypatch.setattr(rolls, "SUSPECT_S", 0.0)
     theirs = BusConnection(redis_url, "roll-test")
     one, two, mine = Membership(bus, "one"), Membership(theirs, "two"), lease_of(bus, "one")
-    await bus.execute("DEL", lease_key(bus, LEADER_LEASE))
+    await bus.execute("DEL", lease_key(bus))
     await lease_of(theirs, "two").step()
     await two.heartbeat()
     await one.heartbeat()
@@ -126,7 +126,7 @@ async def test_what_the_dead_did_for_all_is_free_at_once(
     await one.heartbeat()
     await one.remove_dead()
     await one.remove_dead()  # three, which had nothing
-    assert await bus.execute("GET", lease_key(bus, LEADER_LEASE)) == b"one"
+    assert await bus.execute("GET", lease_key(bus)) == b"one"
 
 
 def lease_of(bus: BusConnection, holder: str) -> Lease:
@@ -136,9 +136,7 @@ def lease_of(bus: BusConnection, holder: str) -> Lease:
 
     async def lost() -> None: ...
 
-    return Lease(
-        bus, LEADER_LEASE, holder, on_acquired=taken, on_lost=lost, clock=lambda: 0.0, term_s=60.0
-    )
+    return Lease(bus, holder, on_acquired=taken, on_lost=lost, clock=lambda: 0.0, term_s=60.0)
 
 
 async def takes(lease: Lease) -> bool:

@@ -19,7 +19,7 @@ from tests.support.servers import edge_settings
 from tidegate.app.cluster import redis_store as module
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
-from tidegate.app.cluster.membership import LEADER_LEASE, fence_key
+from tidegate.app.cluster.membership import fence_key
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.cluster.scripts import READ_BYTES, READ_MESSAGES, READ_MS
 from tidegate.app.definitions.mergers import Mergers
@@ -192,9 +192,9 @@ async def test_a_writer_whose_lease_was_taken_over_is_refused(shared: Shared) ->
     await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
     [connection] = shared.connections
     for number, fence in ((3, 3), (3, 3), (3, None), (5, 5)):
-        await connection.execute("SET", fence_key(connection, LEADER_LEASE), number)
+        await connection.execute("SET", fence_key(connection), number)
         await store.append("t", Publication([Message(b"1")], 0, fence=fence))
-    await connection.execute("SET", fence_key(connection, LEADER_LEASE), 6)
+    await connection.execute("SET", fence_key(connection), 6)
     with pytest.raises(Refused, match="producer-fenced"):
         await store.append("t", Publication([Message(b"1")], 0, fence=5))
     assert (await store.append("t", Publication([Message(b"1")], 0, fence=6))).first == 5

@@ -13,7 +13,7 @@ from redis.crc import key_slot
 from tests.support.buses import BusServer
 from tidegate.app.cluster.connection import BusConnection, StreamEntry
 from tidegate.app.cluster.definitions import Definitions
-from tidegate.app.cluster.membership import LEADER_LEASE, fence_key
+from tidegate.app.cluster.membership import fence_key
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.cluster.scripts import READ_MS
 from tidegate.app.cluster.topic_log import TopicLog
@@ -33,7 +33,7 @@ def test_an_append_touches_one_slot_of_its_topic() -> None:
     connection = BusConnection("redis://localhost")
     log = TopicLog(connection, RECORD, "", History(10), Bounds())
     publication = Publication([], 0, retry=Retry("r", b"d"), stages={"a": "", "b": ""})
-    keys = {*log.append_keys(publication)} - {fence_key(connection, LEADER_LEASE)}
+    keys = {*log.append_keys(publication)} - {fence_key(connection)}
     assert len(keys) == 10
     assert len({key_slot(name.encode()) for name in keys}) == 1
 
