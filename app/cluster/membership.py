@@ -14,7 +14,7 @@ from tidegate.app.cluster.connection import BusConnection, translate_errors
 from tidegate.app.cluster.redis_compat import raise_if_cancelled
 from tidegate.app.cluster.scripts import ACQUIRE_LEASE, EXTEND_LEASE
 from tidegate.app.refusals import Refused
-from tidegate.app.timers import Backoff
+from tidegate.app.timers import Backoff, wall_ms
 
 _LEASE = "duties"  # of expiry, derived topics and clean-up, for all gateways
 
@@ -186,7 +186,7 @@ class Membership:
 
     def now_ms(self) -> int:
         """Return the time of Redis, the clock that all gateways share."""
-        return _wall_ms() + self._clock_offset_ms
+        return wall_ms() + self._clock_offset_ms
 
     def is_connected_for(self, duration_s: float) -> bool:
         """Return whether every heartbeat of the last `duration_s` seconds succeeded.
@@ -216,7 +216,7 @@ class Membership:
         Raises:
             Refused: bus-unavailable.
         """
-        began_ms = _wall_ms()
+        began_ms = wall_ms()
         try:
             with translate_errors():
                 now_ms, is_new, members = await self._bus.run_script(
@@ -227,7 +227,7 @@ class Membership:
             raise
         self._connected_since_s = min(self._connected_since_s, _now_s())
         self._bus_ms = int(now_ms)
-        self._clock_offset_ms = self._bus_ms - (began_ms + _wall_ms()) // 2
+        self._clock_offset_ms = self._bus_ms - (began_ms + wall_ms()) // 2
         pairs = zip(members[::2], members[1::2], strict=True)
         self._set_members({name.decode(): expires_ms for name, expires_ms in pairs})
         if is_new and self._has_joined and self.on_rejoined is not None:
@@ -295,10 +295,6 @@ class Membership:
 def _client_name(gateway: str) -> str:
     """Return the client name of a gateway's connections."""
     return f"tidegate:{gateway}"
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _now_s() -> float:
