@@ -216,11 +216,6 @@ def require_accept(scope: Scope, *media_types: str) -> None:
         raise Refused("not-acceptable", f"The answer is {names}, which Accept leaves out.")
 
 
-def accepts(scope: Scope, media_type: str) -> bool:
-    """Return True if Accept takes the media type, by name or by a wildcard."""
-    return preferred(scope, (media_type,)) is not None
-
-
 def preferred(scope: Scope, media_types: tuple[str, ...]) -> str | None:
     """Return the media type that Accept weighs most; None if it takes none of them.
 

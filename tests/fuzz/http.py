@@ -19,7 +19,7 @@ from tests.fuzz.target import Target
 from tests.support.servers import edge_settings
 from tidegate.app.figures import ConnectionFigures
 from tidegate.app.http.protocol import GatewayProtocol
-from tidegate.app.http.requests import accepts, content_type, query_values
+from tidegate.app.http.requests import content_type, preferred, query_values
 from tidegate.app.http.server import protocol_factory
 from tidegate.app.refusals import CODES, Refused
 from tidegate.app.streams.scheduler import StreamScheduler
@@ -327,7 +327,7 @@ def some_fields(random: Random) -> list[tuple[bytes, bytes]]:
 def check_fields(headers: list[tuple[bytes, bytes]]) -> bool:
     """A media type is taken if it is the one that is wanted, uncompressed and in UTF-8."""
     scope = {"type": "http", "headers": headers}
-    accepts(scope, "text/event-stream")
+    preferred(scope, ("text/event-stream",))
     try:
         found = content_type(scope, ("application/json",))
     except Refused as problem:
