@@ -201,6 +201,15 @@ async def test_operations_tell_which_gateway_answered(redis_url: str) -> None:
         assert len(ids) == 2
 
 
+async def test_a_gateway_that_is_not_ready_names_itself(redis_bus: BusServer) -> None:
+    shared = {"redis": redis_bus.url, "redis_prefix": f"elsewhere-test-{next(runs)}"}
+    async with running_gateway(**shared) as one:
+        gateway_id = (await one.http.get("/readyz")).headers["tidegate-gateway"]
+        one.gateway.say_goodbye()
+        answer = await one.http.get("/readyz")
+        assert (answer.status_code, answer.headers["tidegate-gateway"]) == (503, gateway_id)
+
+
 async def test_a_stream_tells_which_gateway_serves_it_also_after_a_move(redis_url: str) -> None:
     async with two_gateways(redis_url) as (one, two):
         await one.topic()
