@@ -123,21 +123,12 @@ local function is_replaced(index)
     local noted, mark = redis.call('HGET', staged, KEYS[index]), marks[index - 9]
     return mark and noted and noted ~= mark
 end
-local function forget_stages()
-    for index = 10, #KEYS do
-        if not is_replaced(index) then
-            unstage(staged, KEYS[index])
-            redis.call('DEL', KEYS[index])
-        end
-    end
-end
 
 if ARGV[10] ~= '' then
     local made, digest, at_ms, first, last = string.match(
         redis.call('GET', retry) or '', '^(%w*) (%w*) (%d+) (%d+) (%d+)$')
     if made == (known[6] or '') and tonumber(at_ms) + 86400000 > now_ms then
         if digest ~= ARGV[10] then return {'conflict'} end
-        forget_stages()
         return {'again', tonumber(first), tonumber(last), here, unwritten()}
     end
 end
@@ -150,7 +141,6 @@ if ARGV[7] ~= '' then
         if below(ARGV[8], run_at) then return {'fenced'} end
         if not below(highest, ARGV[9]) then
             redis.call('HSET', producers, ARGV[7], ARGV[8] .. ' ' .. highest)
-            forget_stages()
             return {'known', 0, highest, here, unwritten()}
         end
     end
@@ -228,7 +218,10 @@ if ARGV[10] ~= '' then
     redis.call('HINCRBY', retries, string.format('%d', hour), 1)
     redis.call('PEXPIRE', retries, 90000000)
 end
-forget_stages()
+for index = 10, #KEYS do
+    unstage(staged, KEYS[index])
+    redis.call('DEL', KEYS[index])
+end
 for index = 21, 20 + 3 * records, 3 do
     local place = string.format('%d %d ', first + tonumber(ARGV[index + 1]), now_ms)
     redis.call('HSET', sow, ARGV[index], place .. ARGV[index + 2])

@@ -6,7 +6,7 @@ the state of senders.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidegate.app.stores.items import Item
@@ -166,7 +166,6 @@ class _Topic:
         if earlier is not None:
             return earlier
         if publication.producer is not None and not self._is_new(publication.producer):
-            self._delete_stages(publication.stages)
             highest = self.producers[publication.producer.name].sequence
             return Appended(0, 0, duplicate=True, highest=highest)
         # After the duplicates: a repetition gets its answer whatever was written since.
@@ -178,7 +177,8 @@ class _Topic:
             self.producers[publication.producer.name] = publication.producer
         appended = Appended(self.last + 1, self.last + len(publication.items))
         self.last = appended.last
-        self._delete_stages(publication.stages)
+        for name in publication.stages:
+            self.stages.pop(name, None)
         if publication.retry is not None:
             retry = publication.retry
             self.retries[retry.name] = retry, publication.timestamp_ms, appended
@@ -190,10 +190,6 @@ class _Topic:
             self.limits.check_producers(len(self.producers) + 1)
         if publication.retry is not None:
             self.limits.check_retry_keys(len(self.retries) + 1)
-
-    def _delete_stages(self, stages: Iterable[str]) -> None:
-        for name in stages:
-            self.stages.pop(name, None)
 
     def _earlier_result(self, retry: Retry | None, now_ms: int) -> Appended | None:
         """Return the earlier result of a repeated request, or None."""

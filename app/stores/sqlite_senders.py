@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tidegate.app.stores.items import Item, pack, unpack
 from tidegate.app.stores.memory import RETRY_MS, STAGE_MS
@@ -37,8 +37,6 @@ def earlier_result(
     highest = None if producer is None else _known(connection, topic, producer)
     if highest is None:
         return None
-    # The first request published the items, so the stages of its repetition are not needed.
-    forget_stages(connection, topic, publication.stages)
     return Appended(0, 0, duplicate=True, highest=highest)
 
 
@@ -95,7 +93,8 @@ def record_sender(
             (topic, retry.name, retry.digest, now_ms, appended.first, appended.last),
         )
     # In the transaction of the write: a stage is published once, or stays.
-    forget_stages(connection, topic, publication.stages)
+    for name in publication.stages:
+        connection.execute("DELETE FROM stages WHERE topic = ? AND name = ?", (topic, name))
 
 
 def stage(
@@ -141,12 +140,6 @@ def staged(
             return None
         found += unpack(row[0])
     return found
-
-
-def forget_stages(connection: sqlite3.Connection, topic: int, names: Iterable[str]) -> None:
-    """Delete stages whose items have been published."""
-    for name in names:
-        connection.execute("DELETE FROM stages WHERE topic = ? AND name = ?", (topic, name))
 
 
 def _earlier_retry(

@@ -79,8 +79,8 @@ class Publication:
 
     Args:
         timestamp_ms: wall time of the publication, equal for all items.
-        stages: stages that the items came from, deleted with the write, also with a duplicate; each
-            with a mark of what was read of it, or "" for whatever it holds.
+        stages: stages that the items came from, deleted with the write; each with a mark of what
+            was read of it, or "" for whatever it holds. A duplicate leaves them.
         epoch: of the topic when the write was decided; in another one it is refused.
         expected_head: the last offset of the topic when the write was decided. It is refused if its
             records have changed since; duplicates are detected first.

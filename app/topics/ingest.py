@@ -219,13 +219,13 @@ class Ingest:
                     detail = f"The topic has begun another epoch, {current}."
                     raise Refused("precondition-failed", detail, pointer="/epoch")
                 check_newest(entry, producer)
-                earlier = await self._writer.earlier(entry, producer, stages=stages)
+                earlier = await self._writer.earlier(entry, producer)
                 if earlier is not None:
                     return earlier
                 staged = await self._writer.staged(entry, stages)
                 if staged is None:
                     # Another gateway may have published them by the same commit just now.
-                    earlier = await self._writer.earlier(entry, producer, stages=stages)
+                    earlier = await self._writer.earlier(entry, producer)
                     if earlier is not None:
                         return earlier
                     raise _no_stage()

@@ -236,7 +236,6 @@ class Writer:
         producer: Producer | None = None,
         *,
         retry: Retry | None = None,
-        stages: Sequence[str] = (),
     ) -> Appended | None:
         """Return the first answer to a request that is retried; None for a new request.
 
@@ -247,8 +246,7 @@ class Writer:
             Refused: producer-fenced, idempotency-conflict, bus-unavailable.
         """
         name, now_ms = self._current_name(entry), self._driver.wall_ms()
-        unread = dict.fromkeys(stages, "")
-        asked = Publication((), now_ms, producer, retry, unread, expected_head=NO_HEAD)
+        asked = Publication((), now_ms, producer, retry, expected_head=NO_HEAD)
         try:
             earlier = await self._store.append(name, asked)
         except HeadMoved:

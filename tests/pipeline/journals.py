@@ -168,13 +168,13 @@ class Journals:
         if sequence <= topic.highest.get(producer, -1):
             # A commit of a stage that never was only asks for the number.
             topic.repeats += asked["stages"] != [f"{producer}.nothing"]
-            self._forget(topic, asked["stages"])
             answer = {"topic": request.path_params["topic"], "messages": 0, "duplicate": True}
             return JSONResponse({**answer, "sequence": topic.highest[producer]})
         if not all(name in topic.stages for name in asked["stages"]):
             return problem(412, "precondition-failed")
         values = [value for name in asked["stages"] for value in topic.stages[name]]
-        self._forget(topic, asked["stages"])
+        for name in asked["stages"]:
+            topic.stages.pop(name, None)
         topic.highest[producer] = sequence
         topic.values += values
         topic.publications.append(Publication(**asked, values=values))
@@ -182,10 +182,6 @@ class Journals:
             self.held.set()
             await asyncio.sleep(3600)
         return JSONResponse({"topic": request.path_params["topic"], "messages": len(values)})
-
-    def _forget(self, topic: Topic, stages: list[str]) -> None:
-        for name in stages:
-            topic.stages.pop(name, None)
 
 
 def _line(value: bytes, bookmark: bytes) -> bytes:

@@ -455,7 +455,7 @@ async def commit(
 ) -> Response:
     """Publish the stages of a producer's run in one step; answer as publishing does.
 
-    A sequence not above the producer's highest publishes nothing and forgets the stages; the commit
+    A sequence not above the producer's highest publishes nothing and leaves the stages. The commit
     of an older run is refused.
     """
     gateway = gateway_of(request)
