@@ -219,11 +219,7 @@ def _replays(server: Gateway) -> None:
 
 
 def _topics(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
-    turns = Turns(
-        held,
-        metrics_topics_max="10000",
-        subject_subscriptions_max="0",
-    )
+    turns = Turns(held, metrics_topics_max="10000")
     server = turns.server
     for number in range(TOPICS):
         name = f"{'a' if number < TOPICS_OF_PATTERN else 'b'}.{number:05}"

@@ -73,8 +73,9 @@ write_timeout = "10s"
 Durations are an integer and a unit, `ns us ms s m h d w`; sizes an integer and a unit,
 `B KB MB GB KiB MiB GiB`; both in upper or lower case. An unknown setting, a value of the wrong kind
 or out of bounds, and a file that is not TOML end the command with one line on standard error and
-exit status 78. So does an environment variable that begins with `TIDEGATE_` and looks like a
-misspelled setting; one that resembles none is ignored with a warning.
+exit status 78. So does a setting that has no effect, such as `auth_issuer` without `auth_keys`, and
+an environment variable that begins with `TIDEGATE_` and looks like a misspelled setting; one that
+resembles none is ignored with a warning.
 
 `tidegate serve --check`, with the flags of the start, names everything that is wrong, one line
 each, and starts nothing ([administration.md](administration.md)).

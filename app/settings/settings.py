@@ -13,8 +13,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from tidegate.app.settings.checks import (
     Disagreement,
     check_authentication,
-    check_certificates,
     check_login,
+    check_needs,
 )
 from tidegate.app.settings.kinds import (
     AddressValue,
@@ -419,17 +419,15 @@ class Settings(BaseSettings):
         return self
 
     def _disagreements(self) -> Iterator[Disagreement]:
-        keys, policy = self.auth_keys, self.auth_policy
-        yield from check_authentication(
-            self.host, insecure=self.insecure, auth_keys=keys, auth_policy=policy
+        yield from check_authentication(self.host, insecure=self.insecure, auth_keys=self.auth_keys)
+        yield from check_needs(self._is_set)
+        yield from check_login(
+            self.auth_oidc_client_id, issuer=self.auth_issuer, scope=self.auth_oidc_scope
         )
-        client, secret = self.auth_oidc_client_id, self.auth_oidc_secret_file
-        issuer, scope = self.auth_issuer, self.auth_oidc_scope
-        yield from check_login(client, secret_file=secret, keys=keys, issuer=issuer, scope=scope)
-        cert, authorities, asked = self.tls_cert, self.tls_client_ca, self.tls_client_auth
-        yield from check_certificates(
-            cert, cert_key=self.tls_key, client_ca=authorities, client_auth=asked, policy=policy
-        )
+
+    def _is_set(self, name: str) -> bool:
+        """Return whether a setting differs from its default."""
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
 
     @property
     def keeps_nothing(self) -> bool:

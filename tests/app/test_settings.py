@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from tidegate.app.settings.checks import NEEDS
 from tidegate.app.settings.kinds import (
     CountValue,
     DurationValue,
@@ -87,6 +88,43 @@ def test_no_repr_shows_a_password() -> None:
     assert "hush" not in f"{settings!r}{settings}"
 
 
-def test_no_certificate_is_required_that_nobody_is_asked_for() -> None:
-    with pytest.raises(ValidationError, match="tls_client_auth = required needs tls_client_ca"):
-        Settings(tls_cert="cert.pem", tls_client_auth="required")
+SUBJECTS = tuple(name for name in NEEDS if name.startswith("subject_"))
+GIVEN: dict[str, Any] = {
+    "auth_keys": "keys.json",
+    "auth_issuer": "https://id.example",
+    "auth_audience": "desk",
+    "auth_policy": "policy.toml",
+    "auth_oidc_client_id": "pages",
+    "auth_oidc_secret_file": "secret",
+    "auth_oidc_scope": "openid email",
+    "auth_oidc_logout": True,
+    "tls_cert": "cert.pem",
+    "tls_key": "key.pem",
+    "tls_client_ca": "ca.pem",
+    "tls_client_auth": "required",
+    "hsts": "1d",
+    "redis": "redis://127.0.0.1",
+    "redis_prefix": "desk",
+    "redis_replicas": 1,
+    **dict.fromkeys(SUBJECTS, 5),
+}
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_a_setting_without_effect_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match=f"{name} has no effect without {NEEDS[name]}"):
+        Settings(**{name: GIVEN[name]})
+
+
+def test_settings_have_an_effect_beside_those_that_they_need() -> None:
+    assert Settings(**GIVEN).hsts == Duration.parse("1d")
+    given: dict[str, Any] = {"hsts": "1d", "trusted_proxies": ["10.0.0.1"]}
+    assert Settings(**given).hsts == Duration.parse("1d")
+    with pytest.raises(ValidationError, match="tls_client_ca has no effect"):
+        Settings(tls_client_ca="ca.pem", tls_cert="cert.pem")
+
+
+def test_a_setting_that_is_given_its_default_needs_nothing() -> None:
+    """Charts and units write some of them out."""
+    defaults = Settings()
+    assert Settings(**{name: getattr(defaults, name) for name in NEEDS}) == defaults

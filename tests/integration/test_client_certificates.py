@@ -288,5 +288,7 @@ def test_a_table_that_is_none_is_refused(text: str, fault: str) -> None:
 
 
 def test_an_authority_needs_a_certificate_and_a_policy() -> None:
-    with pytest.raises(ValueError, match="tls_client_ca needs"):
+    with pytest.raises(
+        ValueError, match="tls_client_ca has no effect without tls_cert and auth_policy"
+    ):
         Settings(tls_client_ca="ca.pem")

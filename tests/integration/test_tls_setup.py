@@ -24,7 +24,7 @@ from tidegate.clients.gateway import Gateway as Client
         ("key-of-another", "not the certificate's key"),
         ("no-key", "no certificate with its key in PEM"),
         ("encrypted", "tls_key: {folder}/encrypted.key: the key is encrypted"),
-        ("key-alone", "tls_key needs its certificate, tls_cert (--tls-cert)"),
+        ("key-alone", "tls_key has no effect without tls_cert"),
     ],
 )
 def test_what_cannot_be_used_ends_the_command_with_a_sentence(

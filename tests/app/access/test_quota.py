@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,10 @@ def lane(filter_text: str = "", options: str = "conflation=1s") -> LaneId:
 
 def ann(**limits: int) -> Subject:
     return Subject("ann", 0, Grants(), limits=limits or None)
+
+
+def quotas_of(**limits: Any) -> Quotas:
+    return Quotas(Settings(auth_keys="keys.json", **limits), lambda: 0)
 
 
 def test_a_bucket_passes_a_seconds_worth_and_waits_off_its_debt() -> None:
@@ -89,21 +94,21 @@ def test_a_policy_gives_limits_by_the_values_of_its_claim() -> None:
     )
     subject = policy.applied(Subject("ann", 0, Grants(), values=("traders", "desk", "other")))
     assert subject.limits == {"lanes": 9, "sessions": 2}
-    quotas = Quotas(Settings(subject_topics_max=3), lambda: 0)
+    quotas = quotas_of(subject_topics_max=3)
     assert quotas.limits("ann", subject) == Limits(2, 10_000, 9, 3, 0, 0, 8)
     # Another limit ends no stream, as other grants do.
     assert Policy().applied(subject) == subject
 
 
 def test_nobody_has_the_limits_of_the_gateway_alone() -> None:
-    quotas = Quotas(Settings(subject_sessions_max=1, subject_lanes_max=1), lambda: 0)
+    quotas = quotas_of(subject_sessions_max=1, subject_lanes_max=1)
     quotas.usage("").sessions = 5
     quotas.check_session("", None)
     quotas.usage("").check(None, [("t", lane("/a > 1")), ("t", lane("/a > 2"))], 2)
 
 
 def test_a_lane_that_is_held_may_be_shared_when_no_other_may_come() -> None:
-    quotas = Quotas(Settings(subject_lanes_max=1), lambda: 0)
+    quotas = quotas_of(subject_lanes_max=1)
     mine, yours = quotas.usage("ann"), quotas.usage("bob")
     mine.hold("t", lane())
     mine.check(ann(), [("t", lane()), ("u", lane())], 2)
@@ -118,7 +123,7 @@ def test_a_lane_that_is_held_may_be_shared_when_no_other_may_come() -> None:
 
 
 def test_subscriptions_of_a_subject_and_of_all_are_limited() -> None:
-    quotas = Quotas(Settings(subject_subscriptions_max=2, subscriptions_max=3), lambda: 0)
+    quotas = quotas_of(subject_subscriptions_max=2, subscriptions_max=3)
     mine = quotas.usage("ann")
     mine.hold("t", lane())
     mine.check(None, [("t", lane())], 1)
@@ -168,7 +173,9 @@ def test_all_lanes_together_are_limited_and_let_go() -> None:
 
 def test_publishing_waits_for_the_rate_of_the_subject_and_of_all() -> None:
     now = 0
-    settings = Settings(publish_bytes_max=100, subject_publish_messages_max=10)
+    settings = Settings(
+        auth_keys="keys.json", publish_bytes_max=100, subject_publish_messages_max=10
+    )
     quotas = Quotas(settings, lambda: now)
     subject = ann()
     quotas.check_publish(subject)
@@ -185,7 +192,7 @@ def test_publishing_waits_for_the_rate_of_the_subject_and_of_all() -> None:
 
 
 def test_journals_are_let_go_also_when_reading_fails() -> None:
-    quotas = Quotas(Settings(journal_reads_max=2, subject_journal_reads_max=1), lambda: 0)
+    quotas = quotas_of(journal_reads_max=2, subject_journal_reads_max=1)
     with quotas.reading(ann()):
         with pytest.raises(Refused, match="subject_journal_reads_max"), quotas.reading(ann()):
             pass
@@ -199,7 +206,7 @@ def test_journals_are_let_go_also_when_reading_fails() -> None:
 
 
 def test_topics_of_a_subject_count_until_they_are_gone() -> None:
-    quotas = Quotas(Settings(subject_topics_max=2), lambda: 0)
+    quotas = quotas_of(subject_topics_max=2)
     there = {"a", "b"}
     for name in sorted(there):
         quotas.check_topic(ann(), there.__contains__)
@@ -212,12 +219,12 @@ def test_topics_of_a_subject_count_until_they_are_gone() -> None:
 
 
 def test_names_of_topics_are_not_kept_for_a_subject_without_a_limit() -> None:
-    quotas = Quotas(Settings(subject_topics_max=0), lambda: 0)
+    quotas = quotas_of(subject_topics_max=0)
     for number in range(100):
         quotas.check_topic(ann(), lambda _: False)
         quotas.note_topic(ann(), f"t{number}")
     assert not quotas.usage("ann").topics
-    limited = Quotas(Settings(subject_topics_max=10), lambda: 0)
+    limited = quotas_of(subject_topics_max=10)
     for number in range(100):
         limited.check_topic(ann(), lambda _: False)
         limited.note_topic(ann(), f"t{number}")

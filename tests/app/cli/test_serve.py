@@ -62,6 +62,7 @@ def test_an_address_that_is_taken_is_78() -> None:
         (("--archive", "none"), "archive: there is no folder none"),
         (("--host", "0.0.0.0"), "--insecure"),
         (("--config", "none.toml"), "none.toml"),
+        (("--auth-audience", "desk"), "auth_audience has no effect without auth_keys"),
     ],
 )
 def test_what_cannot_be_had_is_78(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -200,6 +201,9 @@ def test_one_wrong_field_and_nothing_is_applied(tmp_path: Path) -> None:
 def test_what_cannot_be_tried(tmp_path: Path) -> None:
     nowhere = call("serve", "--dry-run", cwd=str(tmp_path))
     assert (nowhere.code, nowhere.err) == (2, "tidegate: --dry-run needs --topics\n")
+    idle = call("serve", "--dry-run", "--topics", "none", "--auth-audience", "desk")
+    assert idle.err == "tidegate: auth_audience has no effect without auth_keys\n"
+    assert idle.code == 78
     missing = dry(tmp_path / "none", ":memory:")
     assert (missing.code, missing.err.count("\n")) == (78, 1)
     assert "cannot be read" in missing.err
