@@ -34,6 +34,7 @@ from tidegate.app.http.wire import (
     cors_fields,
     head_problem,
     problem_bytes,
+    without_body,
     without_upgrade,
 )
 from tidegate.app.refusals import Refused
@@ -514,6 +515,7 @@ class GatewayProtocol(asyncio.Protocol):
         if self._parsed is not None:
             self._parsed.end_body()
             self._parsed = None
+        self._url, self._headers = b"", []  # a refusal from here on is of no request
         self._enter(Stage.IDLE)
 
     # Limits and deadlines
@@ -567,7 +569,9 @@ class GatewayProtocol(asyncio.Protocol):
         if earlier:
             earlier[-1].keep_alive = False
             return
-        self.transport.write(answer)
+        # The parser knows the method of a request before its target.
+        is_head = bool(self._url) and self._parser.get_method() == b"HEAD"
+        self.transport.write(without_body(answer) if is_head else answer)
         self._close()
 
     def _discard_input(self, bytes_max: int = LINGER_BYTES_MAX) -> None:

@@ -98,6 +98,12 @@ def answer_bytes(status: int, media_type: str, body: bytes, headers: Mapping[str
     return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
 
 
+def without_body(answer: bytes) -> bytes:
+    """Return the header of a whole answer, which is all that HEAD gets (RFC 9110, 9.3.2)."""
+    head, end, _ = answer.partition(b"\r\n\r\n")
+    return head + end
+
+
 class Stage(Enum):
     """The part of a request that the next byte belongs to."""
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from tidegate.app.access.certificate import ClientCertificate
 from tidegate.app.http.transport.certificates import Certificates
-from tidegate.app.http.wire import problem_bytes
+from tidegate.app.http.wire import problem_bytes, without_body
 from tidegate.app.refusals import Refused
 
 logger = logging.getLogger("tidegate.tls")
@@ -109,7 +109,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def data_received(self, received: bytes) -> None:
         """Go on with the handshake, or decrypt."""
         if not self._has_begun and received[0] != HANDSHAKE_RECORD:
-            self._answer_plain_request()
+            self._answer_plain_request(is_head=received.startswith(b"HEAD "))
             return
         self._has_begun = True
         self._incoming.write(received)
@@ -181,10 +181,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._deadline.cancel()
             self._deadline = None
 
-    def _answer_plain_request(self) -> None:
+    def _answer_plain_request(self, *, is_head: bool) -> None:
         """Tell a client of http in its own words; one of anything else sees the connection end."""
         self._end_handshake()
-        self._wire.write(problem_bytes(NOT_TLS))
+        answer = problem_bytes(NOT_TLS)
+        self._wire.write(without_body(answer) if is_head else answer)
         self._wire.close()
 
     # --- Bytes

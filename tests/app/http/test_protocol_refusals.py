@@ -173,3 +173,40 @@ async def test_a_client_that_waits_for_a_100_gets_it_where_its_body_is_read(
         assert await wire.read_head() == (100, {})
         await wire.send(b"abc")
         assert (await wire.read_head())[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        pytest.param(b"HEAD / HTTP/1.1\r\n\r\n", 400, id="without-host"),
+        pytest.param(get(b"X : a", first=b"HEAD / HTTP/1.1"), 400, id="malformed"),
+        pytest.param(request("/" + "a" * 9000, method="HEAD"), 414, id="uri"),
+        pytest.param(request("/", *["X: a"] * 99, method="HEAD"), 431, id="count"),
+    ],
+)
+async def test_a_refusal_of_head_has_no_body(shared: Server, raw: bytes, status: int) -> None:
+    answer = await exchange(shared.address, raw)
+    assert (answer.status, answer.body) == (status, b"")
+    assert int(answer.headers["content-length"]) > 0, "of the answer to GET"
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"), [(b"HEADS UP\r\n\r\n", "message-invalid"), (b"\r\n", "request-timeout")]
+)
+async def test_what_comes_after_a_head_request_is_refused_with_a_body(
+    shared: Server, sent: bytes, code: str
+) -> None:
+    async with connected(shared.address) as wire:
+        await wire.send(get(first=b"HEAD / HTTP/1.1"))
+        assert (await wire.read_head())[0] == 200
+        await wire.send(sent)
+        assert parse_answer(await wire.read_to_end()).code == code
+
+
+async def test_a_full_gateway_refuses_head_without_a_body() -> None:
+    settings = edge_settings(connections_max=1)
+    async with running(edge_app(settings), settings) as server, connected(server.address) as first:
+        await first.send(get())
+        await first.read_head()
+        answer = await exchange(server.address, request("/", method="HEAD"))
+        assert (answer.status, answer.body) == (429, b"")

@@ -116,6 +116,13 @@ async def test_a_request_in_plain_text_gets_an_answer_and_the_end(
     assert not served
 
 
+async def test_a_head_request_in_plain_text_gets_no_body(connect: Connect) -> None:
+    pair = connect()
+    pair.layer.data_received(b"HEAD / HTTP/1.1\r\n\r\n")
+    assert pair.plain.sent.startswith(b"HTTP/1.1 400 ")
+    assert pair.plain.sent.endswith(b"\r\n\r\n")
+
+
 async def test_what_does_not_begin_like_tls_may_come_later(connect: Connect) -> None:
     """Only the first byte tells; the rest of a hello may begin with any."""
     pair = connect()
