@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -189,12 +189,13 @@ class Gateway:
         """
         if self._is_store_open:
             return
-        await self.store.open()
-        try:
-            self.declared = await self._declared()
-        except TopicFilesInvalid:  # nothing has changed yet, and the folder's lock must go
-            await self.store.aclose()
-            raise
+        async with self._closing_at_refusal():
+            await self.store.open()
+            try:
+                self.declared = await self._declared()
+            except TopicFilesInvalid:  # nothing has changed yet, and the folder's lock must go
+                await self.store.aclose()
+                raise
         self._is_store_open = True
 
     async def open(self) -> None:
@@ -207,8 +208,18 @@ class Gateway:
         """
         if self.ready:
             return
-        try:
+        async with self._closing_at_refusal():
             await self._open()
+
+    @contextlib.asynccontextmanager
+    async def _closing_at_refusal(self) -> AsyncIterator[None]:
+        """Close the store if it refuses something during the start.
+
+        Raises:
+            StoreUnusable: with the refusal, a sentence for the operator.
+        """
+        try:
+            yield
         except Refused as refusal:  # a page of the file is damaged, or the bus has gone away
             with contextlib.suppress(Refused):
                 await self.store.aclose()

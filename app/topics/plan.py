@@ -17,7 +17,7 @@ from tidegate.app.definitions.graph import (
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.names import OWN_PREFIX
-from tidegate.app.refusals import Refused
+from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import Store, check_readable
 from tidegate.app.topics.catalog import Catalog
@@ -84,6 +84,7 @@ async def plan(
 
     Raises:
         TopicFilesInvalid: the first that would be refused.
+        Refused: bus-unavailable.
     """
     steps: list[Step] = []
     # A folder cannot declare the gateway's own topics, and they count towards no limit.
@@ -105,6 +106,8 @@ async def plan(
                 raise Refused("limit-reached", f"There are {settings.topics_max} topics already.")
             if before is not None:
                 await _check_change(each.name, before, after, there, has_messages)
+        except Unavailable:  # the store is out, and the file may be right
+            raise
         except Refused as refusal:
             each.refuse(refusal)
         there[each.name] = after  # later topics of the folder may be filled from this one

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -560,8 +561,9 @@ async def test_a_bus_that_stays_away_is_one_sentence(monkeypatch: pytest.MonkeyP
         await store.open()
 
 
+@pytest.mark.parametrize("is_dry", [False, True])
 async def test_a_bus_that_goes_away_in_the_middle_of_a_start_is_away(
-    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_dry: bool
 ) -> None:
     """A supervisor starts the gateway again, which a setting that is wrong would not allow."""
 
@@ -569,7 +571,8 @@ async def test_a_bus_that_goes_away_in_the_middle_of_a_start_is_away(
         raise Unavailable
 
     monkeypatch.setattr(RedisStore, "records", is_gone)
-    gateway = create_app(edge_settings(redis=redis_bus.url)).state.gateway
+    settings = edge_settings(redis=redis_bus.url, topics=str(tmp_path))
+    gateway = create_app(settings).state.gateway
     with pytest.raises(StoreAway, match="unavailable"):
-        await gateway.open()
+        await (gateway.open_store() if is_dry else gateway.open())
     await gateway.aclose()

@@ -11,6 +11,7 @@ from tests.support.rules import rule
 from tests.support.servers import edge_settings
 from tidegate.app.definitions.files import Declared, TopicFilesInvalid, in_order
 from tidegate.app.definitions.mergers import NO_MERGERS
+from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.topics.plan import Step, carry_out, plan_beside
 
@@ -112,3 +113,15 @@ async def test_a_topic_that_holds_messages_is_not_declared_to_be_filled() -> Non
     assert [str(step) for step in await steps(place, fx={"key": ["/k"], **filled("px")})] == [
         "change fx: source"
     ]
+
+
+class Away(MemoryStore):
+    async def head(self, name: str) -> int:
+        raise Unavailable
+
+
+async def test_a_store_that_is_away_is_no_fault_of_the_file() -> None:
+    place = Place(Away())
+    await place.put("px", key=["/k"])
+    with pytest.raises(Unavailable):
+        await steps(place, px={"key": ["/other"]})
