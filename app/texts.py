@@ -58,9 +58,10 @@ def entity_tag(text: str) -> str:
     return _CODED_TAG.sub('"', tag)
 
 
-def entity_tags(header: str) -> list[str]:
-    """Return the tags of a list, as in If-None-Match, as the gateway gave them."""
-    return [entity_tag(part.strip()) for part in header.split(",")]
+def names_entity_tag(header: str, tag: str) -> bool:
+    """Return whether the If-None-Match of a GET names a tag; `*` names each (RFC 9110, 13.1.2)."""
+    named = [part.strip() for part in header.split(",")]
+    return named == ["*"] or entity_tag(tag) in map(entity_tag, named)
 
 
 def weights(header: str) -> dict[str, float]:

@@ -54,7 +54,7 @@ from tidegate.app.streams.poll_request import PollTexts
 from tidegate.app.streams.polled import PolledStream
 from tidegate.app.streams.polled_rows import Page, Position, RowForm
 from tidegate.app.streams.sse import END, EVENT_STREAM, HEARTBEAT
-from tidegate.app.texts import entity_tags
+from tidegate.app.texts import names_entity_tag
 from tidegate.conflation.frame import Frame
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import SECOND
@@ -164,7 +164,7 @@ class Validators(Headers):
     if_none_match: Annotated[
         str | None,
         line("options-invalid"),
-        Field(alias="If-None-Match", description="304 where this is the answer's ETag"),
+        Field(alias="If-None-Match", description="304 where this is the answer's ETag, or `*`"),
     ] = None
 
 
@@ -359,7 +359,7 @@ class Reading:
             tag = f"{tag}:{self.media_type}"
         tag = f'"{tag}"'
         fields = [*self.cache_fields(self.cached_s(page)), *places, (b"etag", tag.encode())]
-        if self.if_none_match and tag in entity_tags(self.if_none_match):
+        if self.if_none_match and names_entity_tag(self.if_none_match, tag):
             return _with_length(304, fields, b"")
         if coding is not Coding.IDENTITY:
             fields.append((b"content-encoding", coding.encode()))

@@ -33,7 +33,7 @@ from tidegate.app.http.scope import gateway_of, grants_in, subject_in
 from tidegate.app.parameters import Parameters, line, text, whole
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.scheduler import in_turns
-from tidegate.app.texts import entity_tag, entity_tags
+from tidegate.app.texts import names_entity_tag
 from tidegate.app.topics.registry import CatalogTopic, Precondition
 from tidegate.conflation.steps import in_pieces
 from tidegate.keys.errors import JsonInvalid
@@ -78,7 +78,9 @@ class KnownVersion(Headers):
     """The version that the client already has."""
 
     if_none_match: Annotated[
-        str | None, line("precondition-failed"), Field(description="The ETag of an earlier answer")
+        str | None,
+        line("precondition-failed"),
+        Field(description="The ETag of an earlier answer, or `*`"),
     ] = None
 
 
@@ -224,7 +226,7 @@ async def list_topics(
         query = {"prefix": prefix, "limit": limit, "after": after}
         following = "/v1/topics?" + urlencode({k: v for k, v in query.items() if v})
     etag = _list_etag(entries)
-    if entity_tag(etag) in entity_tags(known.if_none_match or ""):
+    if names_entity_tag(known.if_none_match or "", etag):
         return Response(status_code=304, headers={"ETag": etag})
 
     def described(piece: Sequence[CatalogTopic | Unusable]) -> list[dict[str, Any]]:
