@@ -14,7 +14,7 @@
     python3 dev.py mutants [--sample N]            a mutation score of keys and conflation
     python3 dev.py versions                        unit tests on every Python found here
     python3 dev.py lowest [--all]                  tests the lower bounds of the dependencies
-    python3 dev.py sbom                            bill of materials and licences, into dist/
+    python3 dev.py sbom                            bill of materials and licenses, into dist/
     python3 dev.py audit                           known vulnerabilities of the dependencies
 
 Needs Python 3.11 or newer, and Java 17 or newer for Spark. Installs nothing outside .venv.

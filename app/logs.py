@@ -38,7 +38,7 @@ def event(name: str, **figures: object) -> dict[str, Any]:
 
 
 def shown_id(session_id: str) -> str:
-    """Return enough of a session's id to recognise it, too little to read its stream."""
+    """Return enough of a session's id to recognize it, too little to read its stream."""
     return session_id[:-ID_CHARACTERS_HIDDEN] + "…"
 
 

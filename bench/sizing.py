@@ -129,7 +129,7 @@ async def _journal(gateway: MeasuredGateway) -> list[Figure]:
     texts = [b'{"k":%d,"text":"%b"}' % (n, b"x" * 100) for n in range(KEYS)]
     await gateway.publish(texts)
     each = (gateway.resident_bytes() - idle) / KEYS
-    return [("a journalled message, beyond its value", each - sum(map(len, texts)) / KEYS, "B")]
+    return [("a journaled message, beyond its value", each - sum(map(len, texts)) / KEYS, "B")]
 
 
 async def _connections(gateway: MeasuredGateway) -> list[Figure]:

@@ -1,6 +1,6 @@
 """What a release is made of, and what is known against it: `dev.py sbom` and `dev.py audit`.
 
-- `sbom` writes `dist/sbom.cdx.json` (CycloneDX) and `dist/licences.txt`: the packages of run.lock,
+- `sbom` writes `dist/sbom.cdx.json` (CycloneDX) and `dist/licenses.txt`: the packages of run.lock,
   as they are installed here. Both may hold addresses, so neither is committed.
 - `audit` asks the OSV database for known vulnerabilities of the same packages. It fails if there
   are any, and says in one line if the database cannot be reached: that is no fault of a change.
@@ -58,7 +58,7 @@ def materials() -> dict[str, Any]:
     wanted = locked()
     kept = [it for it in found["components"] if plain(it["name"]) in wanted]
     for it in kept:
-        # A licence that is no SPDX expression is left out of the bill.
+        # A license that is no SPDX expression is left out of the bill.
         said = metadata(it["name"]).json.get("license")
         if said and not it.get("licenses"):
             it["licenses"] = [{"license": {"name": str(said)}}]
@@ -72,8 +72,8 @@ def materials() -> dict[str, Any]:
     return {**found, "components": kept, "dependencies": links}
 
 
-def licences(bill: dict[str, Any]) -> Iterator[str]:
-    """Yield a line for each package: name, version, licences."""
+def licenses(bill: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for each package: name, version, licenses."""
     for it in sorted(bill["components"], key=lambda it: plain(it["name"])):
         yield f"{it['name']} {it['version']}: {', '.join(_stated(it)) or NOT_STATED}"
 
@@ -81,21 +81,21 @@ def licences(bill: dict[str, Any]) -> Iterator[str]:
 def _stated(component: dict[str, Any]) -> list[str]:
     stated = []
     for entry in component.get("licenses", []):
-        licence = entry.get("license", {})
-        text = entry.get("expression") or licence.get("id") or licence.get("name", "")
-        # Some packages put the whole text of a licence into the field of its name.
+        found = entry.get("license", {})
+        text = entry.get("expression") or found.get("id") or found.get("name", "")
+        # Some packages put the whole text of a license into the field of its name.
         stated.append(text.strip().splitlines()[0][:80] if text.strip() else "")
     return list(dict.fromkeys(text for text in stated if text))
 
 
 def sbom() -> int:
-    """Write bill and licences to dist/."""
+    """Write bill and licenses to dist/."""
     folder = ROOT / "dist"
     folder.mkdir(exist_ok=True)
     bill = materials()
     (folder / "sbom.cdx.json").write_text(json.dumps(bill, indent=1) + "\n")
-    (folder / "licences.txt").write_text("\n".join(licences(bill)) + "\n")
-    print(f"{len(bill['components'])} packages: dist/sbom.cdx.json, dist/licences.txt")
+    (folder / "licenses.txt").write_text("\n".join(licenses(bill)) + "\n")
+    print(f"{len(bill['components'])} packages: dist/sbom.cdx.json, dist/licenses.txt")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Session locations: which gateway has a session, or the serialised session while it moves."""
+"""Session locations: which gateway has a session, or the serialized session while it moves."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ return 1
 class SessionLocation(NamedTuple):
     """A session's location: `owner` is a gateway's id, "" if unknown.
 
-    `transfer` is the serialised session, given to the caller that claims it; otherwise empty.
+    `transfer` is the serialized session, given to the caller that claims it; otherwise empty.
     """
 
     owner: str
@@ -77,7 +77,7 @@ class SessionLocations:
         self._gateway = gateway
 
     async def store(self, session: str, transfer: bytes, kept_ms: int) -> None:
-        """Store a serialised session for `kept_ms`; a repeated call has no further effect.
+        """Store a serialized session for `kept_ms`; a repeated call has no further effect.
 
         Raises:
             Refused: bus-unavailable; the session may be stored or not.

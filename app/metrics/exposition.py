@@ -77,7 +77,7 @@ def check_worker_group(group: WorkerGroup | None, query: bytes) -> dict[str, str
 
 
 def merge_pages(pages: Mapping[int, str], count: int) -> bytes:
-    """Merge pages: each family once, its samples labelled with the number of their worker."""
+    """Merge pages: each family once, its samples labeled with the number of their worker."""
     families: dict[str, Metric] = {}
     for number in sorted(pages):
         for page_family in text_string_to_metric_families(pages[number]):

@@ -27,7 +27,7 @@ from tidegate.app.stores.store import (
 from tidegate.conflation.frame import RestoredTopic
 
 RETRY_MS = 24 * 3_600_000
-"""The time for which the store recognises a retry (CONTRACT 3)."""
+"""The time for which the store recognizes a retry (CONTRACT 3)."""
 
 STAGE_MS = 3_600_000
 """The time for which a stage waits for its commit (CONTRACT 3)."""

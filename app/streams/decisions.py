@@ -178,7 +178,7 @@ def granted_again(
     counted: bool,
     by_pattern: bool,
 ) -> Subscription:
-    """Grant again what was granted before, by its normalised options.
+    """Grant again what was granted before, by its normalized options.
 
     No default can change it anymore.
 

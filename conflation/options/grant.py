@@ -366,7 +366,7 @@ def _warnings(resolved: Resolved, subscription: Subscription) -> Iterator[str]:
 
 
 def granted(subscription: Subscription) -> str:
-    """Return the normalised form: what was granted, as options that ask for exactly this.
+    """Return the normalized form: what was granted, as options that ask for exactly this.
 
     Only values equal to the table's default are left out. A value that a setting or the topic could
     change is shown even where it is the usual one, and `no_defaults` where the topic has an option

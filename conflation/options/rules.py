@@ -112,7 +112,7 @@ _STEPS = " ".join(map(duration_text, STEPS_NS))
 class Rule(Enum):
     """Every rule, in the order in which it is checked.
 
-    A request with several faults is answered with the first, so the order is behaviour: the topic,
+    A request with several faults is answered with the first, so the order is behavior: the topic,
     the interval, the key, the shape, the replay, the command.
     """
 

@@ -19,7 +19,7 @@ TOPIC = {"key": ["/id"], "description": "Orders, the newest state of each", "exp
 class Order(BaseModel):
     symbol: str
     quantity: int
-    state: Literal["open", "filled", "cancelled"] = "open"
+    state: Literal["open", "filled", "canceled"] = "open"
 
 
 @asynccontextmanager

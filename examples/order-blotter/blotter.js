@@ -2,7 +2,7 @@ const address = new URLSearchParams(location.search).get("gateway") ?? "http://1
 const { connect } = await import(`${address}/client.js`);
 
 const SHOWN_AFTERWARDS_MS = 3000;
-const WHY = { match: "done", deleted: "cancelled", expired: "expired", missed: "left while the connection was lost" };
+const WHY = { match: "done", deleted: "canceled", expired: "expired", missed: "left while the connection was lost" };
 
 const table = document.getElementById("orders");
 const count = document.getElementById("count");

@@ -275,7 +275,7 @@ def _merge(folder: TopicFolder, day: Path, group: Sequence[Part], at: int) -> Fi
         writer.write(rows)
     written = writer.close()
     if written.part.last != group[-1].last:
-        raise ArchiveUnusable(f"{day}: {first.name} and its neighbours hold other rows than said")
+        raise ArchiveUnusable(f"{day}: {first.name} and its neighbors hold other rows than said")
     return written
 
 

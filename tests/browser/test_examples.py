@@ -96,7 +96,7 @@ def test_an_order_leaves_the_blotter_with_its_reason(chromium: Browser, tmp_path
         expect(page.locator("tr.gone")).to_have_text("1Abuy200done")
         expect(page.locator("#count")).to_have_text("2")
         gateway.delete_records("orders", record_key=2)
-        expect(page.locator("tr.gone").filter(has_text="cancelled")).to_have_count(1)
+        expect(page.locator("tr.gone").filter(has_text="canceled")).to_have_count(1)
         expect(lines).to_have_count(1)
 
 

@@ -19,7 +19,7 @@ INTRODUCTION = """\
 `python -m tests.docs.filter_functions > docs/semantics/functions.md` writes this page. A NULL
 argument makes the result NULL, unless the table says otherwise
 ([filter-15](filters.md#filter-15)); an argument above its allowance makes it NULL as well
-([filter-4](filters.md#filter-4)). Positions and lengths count bytes. `n` is cut towards zero; NaN
+([filter-4](filters.md#filter-4)). Positions and lengths count bytes. `n` is cut toward zero; NaN
 and infinities as `n` give NULL.
 """
 
@@ -115,7 +115,7 @@ GROUPS: dict[str, dict[str, Function]] = {
         "TANH": Function("x", "hyperbolic tangent", "TANH(0)"),
         "GEO_DISTANCE": Function(
             "lat1, lon1, lat2, lon2",
-            "metres between two points in degrees (haversine, R = 6,371,008.8 m)",
+            "meters between two points in degrees (haversine, R = 6,371,008.8 m)",
             "ROUND(GEO_DISTANCE(0, 0, 0, 1))",
         ),
         "NAN_VALUE": Function("", "NaN", "NAN_VALUE()"),

@@ -71,7 +71,7 @@ def _catalogue(given: argparse.Namespace) -> int:
         progress.step()
     words = " ".join(["--catalogue", *(f"--fault {name}" for name in given.fault or ())])
     command = _command(f"{words} --seed {given.seed}")
-    for title, is_pipelines in (("The catalogue of faults", False), (PIPELINE, True)):
+    for title, is_pipelines in (("The catalog of faults", False), (PIPELINE, True)):
         rows = [each for each in outcomes if each[0].name.startswith(PIPELINES) is is_pipelines]
         if rows:
             _publish(given, Section(title, command, catalogue_rows(rows)))

@@ -1,4 +1,4 @@
-"""Bill of materials, licences and audit: made and asked by the real tools."""
+"""Bill of materials, licenses and audit: made and asked by the real tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_bill_has_what_is_locked_and_nothing_else() -> None:
     assert found <= supply.locked()
     assert not {"pytest", "ruff", "pip-audit"} & found
     assert all("version" in it and "purl" in it for it in bill["components"])
-    lines = list(supply.licences(bill))
+    lines = list(supply.licenses(bill))
     assert len(lines) == len(found)
     assert [line for line in lines if supply.NOT_STATED in line] == []
     strong = [line for line in lines if "AGPL" in line or "GPL-3" in line]
@@ -51,7 +51,7 @@ def test_a_licence_that_is_not_stated_shows() -> None:
             {"name": "a", "version": "2", "licenses": stated},
         ]
     }
-    assert list(supply.licences(bill)) == ["a 2: MIT, Text", "B_b 1: not stated"]
+    assert list(supply.licenses(bill)) == ["a 2: MIT, Text", "B_b 1: not stated"]
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def test_the_examples_do_what_they_say(spark: SparkSession, tmp_path: Path) -> N
         gateway.stage("prices", [b'{"key":["B"],"reason":"deleted"}'], "s", "p", enveloped=True)
         assert not gateway.commit("prices", "p", 1, 1, ["s"]).duplicate
         example("read_stream")["main"](address, "prices", str(tmp_path))
-        frame = example("analyse_journal")["moves"](spark, address, "prices")
+        frame = example("analyze_journal")["moves"](spark, address, "prices")
         found = [tuple(row) for row in frame.collect()]
         asked = {"gateway": address, "topic": "prices"}
         frame = spark.read.format("tidegate").options(**asked).load()

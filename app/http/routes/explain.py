@@ -36,7 +36,7 @@ GROUPED_MAX = 500
 RECORDS_MAX = 100_000
 
 NOTHING_JOURNALLED = "the journal holds no messages"
-NO_TIME_PASSED = "the journalled messages are all of one moment"
+NO_TIME_PASSED = "the journaled messages are all of one moment"
 ONE_SHOT = "a sow is sent once"
 TOO_MANY_RECORDS = f"the topic holds more than {RECORDS_MAX} records to look for a window in"
 

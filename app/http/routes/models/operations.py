@@ -52,7 +52,7 @@ class Lanes(TypedDict):
 
 
 class Estimates(TypedDict):
-    """The rates of the journalled messages under this subscription."""
+    """The rates of the journaled messages under this subscription."""
 
     messages_per_s: float
     bytes_per_s: float

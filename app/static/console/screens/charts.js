@@ -178,7 +178,7 @@ export function show({ element, link, query, remember }) {
       tile.style.backgroundColor = `color-mix(in srgb, ${change >= 0 ? good : bad} ${share}%, transparent)`;
     }
     const all = records.rows.size;
-    legend.textContent = `Change of ${name} since this screen was opened; full colour at ${FULL_PERCENT} %.${all > TILES_MAX ? ` The first ${TILES_MAX} of ${all} keys.` : ""}`;
+    legend.textContent = `Change of ${name} since this screen was opened; full color at ${FULL_PERCENT} %.${all > TILES_MAX ? ` The first ${TILES_MAX} of ${all} keys.` : ""}`;
   }
 
   topic.addEventListener("change", follow);

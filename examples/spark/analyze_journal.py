@@ -1,7 +1,7 @@
 """What a topic's journal holds, as a frame: how often each symbol moved, and how far.
 
 PYSPARK_PYTHON=$PWD/.venv/bin/python .venv/bin/spark-submit \\
-    examples/spark/analyse_journal.py http://127.0.0.1:8080 prices
+    examples/spark/analyze_journal.py http://127.0.0.1:8080 prices
 """
 
 import sys
@@ -23,4 +23,4 @@ def moves(spark: SparkSession, gateway: str, topic: str) -> DataFrame:
 
 
 if __name__ == "__main__":
-    moves(SparkSession.builder.appName("analyse").getOrCreate(), *sys.argv[1:]).show()
+    moves(SparkSession.builder.appName("analyze").getOrCreate(), *sys.argv[1:]).show()
