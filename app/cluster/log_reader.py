@@ -138,23 +138,24 @@ class TopicLogReader:
         if not self._suspects:
             if not skipped:
                 self._outage.over()
-            await self._publish_all(await self._read())
+            # Topics that were skipped are tried again soon: until then the bus counts as out.
+            await self._publish_all(await self._read(PAUSE_S if skipped else WAIT_S))
         for name, has_gap in skipped.items():
             self.suspect(name, has_gap=has_gap)
 
     # Reading
 
-    async def _read(self) -> list[tuple[str, list[Fields]]]:
-        """Read new entries of all idle topics; return nothing when a check becomes due."""
+    async def _read(self, wait_s: float) -> list[tuple[str, list[Fields]]]:
+        """Read new entries of all idle topics, and wait for one at most so long."""
         names = [name for name in self._names() if name not in self._busy]
         if not names:
-            await wait_until_set(self._wake, WAIT_S)
+            await wait_until_set(self._wake, wait_s)
             return []
         streams = {self._store.log(name).stream: name for name in names}
-        command = ("XREAD", "COUNT", ENTRIES_AT_ONCE, "BLOCK", round(WAIT_S * 1_000), "STREAMS")
+        command = ("XREAD", "COUNT", ENTRIES_AT_ONCE, "BLOCK", round(wait_s * 1_000), "STREAMS")
         positions = [id_after(self._head(name)) for name in names]
         reading = asyncio.ensure_future(
-            with_timeout(self._connection.execute_blocking(*command, *streams, *positions), WAIT_S)
+            with_timeout(self._connection.execute_blocking(*command, *streams, *positions), wait_s)
         )
         woken = asyncio.ensure_future(self._wake.wait())
         try:

@@ -553,10 +553,10 @@ async def held_reader(gateway: Running) -> AsyncIterator[asyncio.Event]:
     assert reader is not None
     read, is_held, goes_on = reader._read, asyncio.Event(), asyncio.Event()
 
-    async def read_late() -> Any:
+    async def read_late(wait_s: float) -> Any:
         is_held.set()
         await goes_on.wait()
-        return await read()
+        return await read(wait_s)
 
     with mock.patch.object(reader, "_read", read_late):
         reader._wake.set()  # it ends the read that is under way

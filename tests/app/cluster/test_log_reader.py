@@ -17,7 +17,7 @@ from tests.support.buses import BusServer, bus_server, define_elsewhere, has_top
 from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Running, Stream, eventually, names, running_gateway
 from tests.support.rules import rule
-from tidegate.app.cluster import scripts
+from tidegate.app.cluster import log_reader, scripts
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.log_reader import TopicLogReader
@@ -27,7 +27,7 @@ from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Message, pack
-from tidegate.app.stores.store import Publication, TopicRecord
+from tidegate.app.stores.store import DefinitionsMoved, Publication, TopicRecord
 from tidegate.conflation.frame import RestoredTopic
 
 pytestmark = [pytest.mark.redis, pytest.mark.system, rule("cluster-2", "cluster-3", "cluster-4")]
@@ -576,3 +576,26 @@ async def test_a_topic_whose_maker_died_together_with_the_bus_holds_up_nothing(
             lambda: gateway.gateway.driver.engine.topic("made").head == 1, "it is read"
         )
         await eventually(lambda: epoch_of(gateway, "made") != "e1", "it has begun anew")
+
+
+async def test_a_topic_whose_epoch_cannot_be_written_yet_is_tried_again_soon(
+    server: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other gateways write theirs at the same time, and the bus counts as out meanwhile."""
+    monkeypatch.setattr(log_reader, "WAIT_S", 4 * LOOPS_S)
+    put_epoch, tries = RedisStore.put_epoch, list[str]()
+
+    async def put_late(store: RedisStore, record: TopicRecord) -> None:
+        tries.append(record.name)
+        if len(tries) <= 3:
+            raise DefinitionsMoved
+        await put_epoch(store, record)
+
+    monkeypatch.setattr(RedisStore, "put_epoch", put_late)
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        await published(gateway, A1)
+        server.kill()
+        server.start()
+        await published(gateway, B2)
+        assert len(tries) > 3
