@@ -89,8 +89,9 @@ class Writer:
         name = self._current_name(entry)
         # The value travels with its removal, because a replay has no board to look it up on.
         given, items = items, valued(items, self._driver.engine.topic(name).sow)
-        if self._arrivals is not None and items is not given and _count_unmatched(items):
-            # A record that another gateway has just acknowledged may not be on the board here yet.
+        is_decided = expected_head is not None and not _count_unmatched(items)
+        if self._arrivals is not None and items is not given and not is_decided:
+            # A record or a removal that another gateway has just acknowledged may not be here yet.
             await self.catch_up(entry)
             name = self._current_name(entry)
             items = valued(given, self._driver.engine.topic(name).sow)
