@@ -365,17 +365,15 @@ class Gateway:
         Return False for a reader whose stream ended with REPLACED: it is not let in again.
 
         Raises:
-            Refused: bus-unavailable, limit-reached.
+            Refused: bus-unavailable, as for a reader that asked before the present one came;
+                limit-reached.
         """
-        if self.peers is None:
+        if self.peers is None or self.peers.has(session_id):
             return True
         sub = None if subject is None else subject.sub
+        began_ms, asked_ms = self.driver.wall_ms(), self.peers.membership.now_ms()
         for _ in range(BROUGHT_MAX):
-            # Looked at last: while this gateway catches up, another one may take the session, and a
-            # reader that is attached to it then would be served beside the one over there.
-            if self.peers.has(session_id):
-                return True
-            if not await self.peers.bring_here(session_id, number, sub):
+            if not await self.peers.bring_here(session_id, number, sub, asked_ms):
                 return False
             if session_id not in self.sessions:
                 return True  # it is nowhere, as whoever looks for it will be told
@@ -385,8 +383,15 @@ class Gateway:
             await asyncio.gather(
                 *(self.catch_up(topic, mark, by=subject) for topic, mark in places)
             )
-        if self.peers.has(session_id):
-            return True
+            # Looked at last: while this gateway catches up, another one may take the session, and a
+            # reader that is attached to it then would be served beside the one over there.
+            if self.peers.has(session_id):
+                session = self.sessions.get(session_id)
+                # The client may have given this request up for that of the present reader, which
+                # would be closed with REPLACED and not admitted again.
+                if session.reader is not None and session.attached_ms > began_ms:
+                    break
+                return True
         raise Unavailable("Several readers ask for the session; try again.")
 
     async def catch_up(self, topic: str, seen: Bookmark, *, by: Subject | None) -> None:

@@ -152,18 +152,21 @@ class Peers:
         await self._messages.aclose()
         await self.membership.leave()
 
-    async def bring_here(self, session: str, event: int | None, sub: str | None) -> bool:
+    async def bring_here(
+        self, session: str, event: int | None, sub: str | None, asked_ms: int
+    ) -> bool:
         """Move a session here, for a reader that has seen the number `event` of its cursor.
 
         If another gateway has the session, that gateway ends its stream with REPLACED and hands the
         session over, but only to the subject `sub` that opened it (None without authentication).
-        Return False if another reader has replaced this one, which must not take it back.
+        A reader that came after `asked_ms`, by the clock of Redis, keeps it. Return False if
+        another reader has replaced this one, which must not take it back.
 
         Raises:
             Refused: bus-unavailable, limit-reached.
         """
         owner_without_session = None
-        text = msgspec.msgpack.encode((session, event, sub, self.membership.now_ms()))
+        text = msgspec.msgpack.encode((session, event, sub, asked_ms))
         async with self._lock(session):
             for _ in range(ATTEMPTS_MAX):
                 owner = await self._owner(session)

@@ -59,7 +59,7 @@ async def test_rows_go_with_the_gateway_that_alone_has_their_sessions(
     async with gateways(redis_bus) as (stays, dies):
         peers, places = neighbours_of(stays), neighbours_of(dies).locations
         here, moved, parked, lost = [await opened(it) for it in (stays, dies, dies, dies)]
-        assert await peers.bring_here(moved, None, None)
+        assert await peers.bring_here(moved, None, None, peers.membership.now_ms())
         await eventually(lambda: shown(stays) == {here, moved, parked, lost}, "all are listed")
         await remains_of(stays).clear()
         assert shown(stays) == {here, moved, parked, lost}, "both gateways are there"

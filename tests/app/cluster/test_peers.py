@@ -78,7 +78,8 @@ async def node(redis_url: str, prefix: str, **given: Any) -> AsyncIterator[Node]
 async def brought(
     node: Node, session: Session, number: int | None = None, sub: str | None = None
 ) -> bool:
-    return await node.peers.bring_here(session.id, number, sub)
+    asked_ms = node.peers.membership.now_ms()
+    return await node.peers.bring_here(session.id, number, sub, asked_ms)
 
 
 async def test_a_session_s_id_begins_with_its_gateway_s(redis_url: str) -> None:
@@ -107,7 +108,7 @@ async def test_what_is_nowhere_is_answered_here(redis_url: str, name: str) -> No
     async with nodes(redis_url) as (one, two):
         session = name.format(own=one.gateway.id, other=two.gateway.id)
         assert await one.asks(session) is None
-        assert await one.peers.bring_here(session, None, None)
+        assert await one.peers.bring_here(session, None, None, one.peers.membership.now_ms())
         assert session not in one.gateway.sessions
         assert not await one.peers.is_elsewhere("s1")
 
@@ -181,6 +182,40 @@ async def test_a_request_from_before_the_present_reader_takes_no_session(
         monkeypatch.undo()
         assert await brought(two, session)
         assert one.told(reader) == ["goodbye REPLACED"]
+
+
+@rule("cluster-8")
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["here", "elsewhere"])
+async def test_a_request_that_waits_takes_no_session_from_a_later_reader(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, is_elsewhere: bool
+) -> None:
+    """Its client gave it up while the gateway caught up, and asked again."""
+    async with nodes(redis_url) as (one, two):
+        for each in (one, two):
+            await each.topic()
+        session = one.kept(limits=None)
+        one.ask(session, command="subscribe")
+        reader, _ = one.read(session)
+        await one.say({"k": "a"})
+        assert one.told(reader)[-1] == 's1: {"k":"a"}'
+        has_arrived, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def catch_up_late(gateway: Gateway, *_: object, **__: object) -> None:
+            if gateway is two.gateway:
+                has_arrived.set()
+                await goes_on.wait()
+
+        monkeypatch.setattr(Gateway, "catch_up", catch_up_late)
+        older = asyncio.create_task(two.gateway.bring(session.id, None, None))
+        await has_arrived.wait()
+        await asyncio.sleep(2 * module.CLOCKS_MS / 1_000)
+        later = one if is_elsewhere else two
+        assert await later.gateway.bring(session.id, None, None)
+        reader, _ = later.read(later.gateway.sessions.get(session.id))
+        goes_on.set()
+        with pytest.raises(Refused, match="bus-unavailable"):
+            await older
+        assert "goodbye REPLACED" not in later.told(reader)
 
 
 @rule("cluster-8")
