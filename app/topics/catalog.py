@@ -336,9 +336,11 @@ class Catalog(TopicRegistry):
     async def _decided(self, decide: Callable[[], Awaitable[Decision]]) -> Decision:
         """Run a decision while no other change is made, here or at another gateway.
 
-        A refusal counts only by the newest definitions.
+        What changes nothing is not compared with anything by the store, so the newest definitions
+        are read first. A refusal counts only by them.
         """
         may_look = self.catch_up is not None
+        await self.refresh()
         while True:
             try:
                 async with self.changing:

@@ -78,6 +78,39 @@ async def test_a_changed_definition_binds_a_gateway_that_has_not_heard_of_it(
             goes_on.set()
 
 
+@rule("cluster-7")
+async def test_what_would_change_nothing_is_compared_with_the_newest_definition(
+    redis_bus: BusServer,
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        sync, goes_on = DefinitionSync.sync, asyncio.Event()
+        path, known = "/v1/topics/px", {"key": ["/k"]}
+
+        async def held_sync(definitions: DefinitionSync) -> None:
+            task = asyncio.current_task()
+            if task is not None and task.get_name() == "follow definitions":
+                await goes_on.wait()
+            await sync(definitions)
+
+        with mock.patch.object(DefinitionSync, "sync", held_sync):
+            await one.topic(description="new")
+            assert (await other.http.put(path, json=known)).status_code == 200
+            await one.topic(description="newer")
+            patched = await other.http.patch(
+                path,
+                json={"description": ""},
+                headers={"Content-Type": "application/merge-patch+json"},
+            )
+            assert patched.status_code == 200
+            assert (await one.http.get(path)).json()["description"] == ""
+            assert (await one.http.delete(path)).status_code == 204
+            assert (await other.http.put(path, json=known)).status_code == 201
+            await one.publish({"k": "a"})
+            goes_on.set()
+
+
 async def test_a_look_that_finds_nothing_new_holds_no_change_up(redis_bus: BusServer) -> None:
     """The log reader repairs topics only while nobody holds `changing`."""
     async with gateways(redis_bus) as (one, other):
