@@ -210,13 +210,19 @@ def _packed_grant(topic: str, found: GrantedSubscription) -> PackedGrant:
 def _unpack_asked(session: Session, packed: PackedSubscription) -> None:
     asked = session.own()[packed.name] = _asked(packed, session)
     target = asked.target
+    context = session.context
     for each in packed.topics:
+        # One that was created again is another topic, which a pattern takes as new.
+        is_deleted = context.catalog.has_ended(each.epoch)
         try:
-            asked.topics[each.topic] = _granted(session.context, asked, each)
-        except Refusal:
-            # The topic was changed or deleted during the transfer: the subscription ends in it.
-            end = end_reason(session.context, each.topic)
+            found = None if is_deleted else _granted(context, asked, each)
+        except Refusal:  # the topic was changed or deleted during the transfer
+            found = None
+        if found is None:
+            end = end_reason(context, each.topic)
             session.note_end(Unsubscribed(packed.name, each.topic, end))
+        else:
+            asked.topics[each.topic] = found
     if isinstance(target, TopicPattern):
         _catch_up(session, asked, packed.declined)
         if asked.request.command != Command.SOW:

@@ -157,6 +157,24 @@ async def test_a_pattern_takes_what_was_made_on_the_way_and_not_what_it_had_let_
         assert "px.d" in there.asked["s1"].topics
 
 
+async def test_a_pattern_takes_a_topic_that_was_deleted_and_made_again_on_the_way() -> None:
+    async with room() as here:
+        await here.topic("px.a")
+        session = here.kept()
+        here.ask(session, TopicPattern.parse("px.*"))
+        here.read(session)
+        transfer = exported(here, session)
+        here.gateway.sessions.release(session)
+        await here.gateway.catalog.delete("px.a")
+        await here.topic("px.a")
+        await here.say({"k": 1}, topic="px.a")
+        there = imported(here, transfer)
+        reader, _ = here.read(there, 0)
+        told = here.told(reader)
+        assert told[:2] == ["unsubscribed s1 REMOVED", "subscribed s1"]
+        assert 's1: {"k":1}' in told
+
+
 def names(hello: dict[str, Any]) -> list[tuple[str, str]]:
     return [(entry["sub"], entry["topic"]) for entry in hello["subscriptions"]]
 
