@@ -299,7 +299,10 @@ class Attachment:
     def _mark(self, subscriber: SubscriberId, found: GrantedSubscription) -> Mark:
         if self._marks is None:
             return UNKNOWN
-        if subscriber not in self._marks or (self._is_new and found.subscription.command.queries):
+        # A reader that is sent the end of a topic lets go what it has of that, and of the one that
+        # was created again: it may have the end already, from before a reader that saw less.
+        begins = subscriber in self._ended or (self._is_new and found.subscription.command.queries)
+        if begins or subscriber not in self._marks:
             return found.start
         return self._marks[subscriber] or UNKNOWN
 

@@ -175,6 +175,29 @@ async def test_a_pattern_takes_a_topic_that_was_deleted_and_made_again_on_the_wa
         assert 's1: {"k":1}' in told
 
 
+async def test_a_reader_that_is_sent_an_end_again_gets_all_of_the_topic_that_came_again() -> None:
+    """A request that its client gave up is read late: it has seen less, and is sent the end."""
+    async with room() as here:
+        await here.topic("px.a")
+        session = here.kept()
+        here.ask(session, TopicPattern.parse("px.*"))
+        reader, _ = here.read(session)
+        here.take(reader)
+        assert session.cursor is not None
+        before = session.cursor.number
+        await here.gateway.catalog.delete("px.a")
+        await here.topic("px.a")
+        await here.say({"k": 1}, topic="px.a")
+        assert here.told(reader)[-1] == 's1: {"k":1}'
+        seen = session.cursor.number
+        late, _ = here.read(session, before)
+        here.take(late)
+        again, _ = here.read(session, seen)
+        told = here.told(again)
+        assert told[:2] == ["unsubscribed s1 REMOVED", "subscribed s1"]
+        assert 's1: {"k":1}' in told
+
+
 def names(hello: dict[str, Any]) -> list[tuple[str, str]]:
     return [(entry["sub"], entry["topic"]) for entry in hello["subscriptions"]]
 
