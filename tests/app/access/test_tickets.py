@@ -54,9 +54,14 @@ async def two(bus: BusServer, folder: Path, policy: str = "") -> AsyncIterator[l
         await eventually(lambda: len(peers_of(a).membership.others) == 1, "they know each other")
         await eventually(lambda: len(peers_of(b).membership.others) == 1, "they know each other")
         async with asyncio.timeout(HANGS_S):
-            while (await b.http.get("/v1/topics/prices.eu", headers=ROOT)).status_code != 200:
+            while (await records_at(b)) != 2:
                 await asyncio.sleep(0.05)
         yield [a, b]
+
+
+async def records_at(running: Running) -> int:
+    answer = await running.http.get("/v1/topics/prices.eu", headers=ROOT)
+    return int(answer.json()["keys"]) if answer.status_code == 200 else 0
 
 
 async def ticket_of(running: Running) -> str:

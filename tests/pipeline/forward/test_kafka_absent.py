@@ -10,7 +10,6 @@ import pytest
 
 from tests.pipeline.forward.forwarding import definitions
 from tidegate.pipeline.errors import SourceUnreachable
-from tidegate.pipeline.forward.sinks import kafka
 from tidegate.pipeline.forward.target import Patience
 
 pytestmark = pytest.mark.system
@@ -21,10 +20,7 @@ sink = {kind = "kafka", brokers = "127.0.0.1:1", topic = "k"}
 """
 
 
-def test_an_address_that_takes_no_connection_is_named_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kafka, "ANSWER_SECONDS_MAX", 4.0)
+def test_an_address_that_takes_no_connection_is_named_with_the_reason(tmp_path: Path) -> None:
     [definition] = definitions(tmp_path, FILE, "http://127.0.0.1:8080")
     target = definition.sink.target("a", Patience(time.sleep, print))
     said = r"Kafka topic k at 127.0.0.1:1: .*127.0.0.1:1 failed: Connection refused"
