@@ -85,7 +85,8 @@ class RedisFeed(Feed):
         self.source = f'kind = "redis", address = "{self._server.url}", stream = "s", field = "j"'
 
     def start(self) -> None:
-        self._server.start()
+        # By default it may answer two seconds before it writes, while the disk is busy.
+        self._server.start("--appendfsync", "always")
 
     def kill(self) -> None:
         self._server.kill()
@@ -96,7 +97,8 @@ class RedisFeed(Feed):
 
     def put(self, numbers: range) -> None:
         while True:
-            steps = self._client.pipeline(transaction=False)
+            # All or none: while it loads its file it refuses some and takes those behind them.
+            steps = self._client.pipeline(transaction=True)
             for number in numbers:
                 # Its own id, so that one whose answer was lost is not there twice.
                 steps.xadd("s", {"j": self.message(number)}, id=f"{number + 1}-0")
