@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -52,21 +52,28 @@ async def test_definitions_hold_everywhere(redis_bus: BusServer) -> None:
         assert other.gateway.catalog.find("px") is None
 
 
+@contextlib.contextmanager
+def nobody_following() -> Iterator[asyncio.Event]:
+    """No gateway follows definitions by itself until the event is set."""
+    sync, goes_on = DefinitionSync.sync, asyncio.Event()
+
+    async def held_sync(definitions: DefinitionSync) -> None:
+        task = asyncio.current_task()
+        if task is not None and task.get_name() == "follow definitions":
+            await goes_on.wait()
+        await sync(definitions)
+
+    with mock.patch.object(DefinitionSync, "sync", held_sync):
+        yield goes_on
+
+
 async def test_a_changed_definition_binds_a_gateway_that_has_not_heard_of_it(
     redis_bus: BusServer,
 ) -> None:
     async with gateways(redis_bus) as (one, other):
         await one.topic()
         await has_topic(other)
-        sync, goes_on = DefinitionSync.sync, asyncio.Event()
-
-        async def held_sync(definitions: DefinitionSync) -> None:
-            task = asyncio.current_task()
-            if task is not None and task.get_name() == "follow definitions":
-                await goes_on.wait()
-            await sync(definitions)
-
-        with mock.patch.object(DefinitionSync, "sync", held_sync):
+        with nobody_following() as goes_on:
             await one.topic(schema={"properties": {"v": {"type": "number"}}})
             refused = await other.http.post("/v1/topics/px/messages", json={"k": "a", "v": "x"})
             assert (refused.status_code, refused.json()["code"]) == (422, "schema-violation")
@@ -85,16 +92,8 @@ async def test_what_would_change_nothing_is_compared_with_the_newest_definition(
     async with gateways(redis_bus) as (one, other):
         await one.topic()
         await has_topic(other)
-        sync, goes_on = DefinitionSync.sync, asyncio.Event()
         path, known = "/v1/topics/px", {"key": ["/k"]}
-
-        async def held_sync(definitions: DefinitionSync) -> None:
-            task = asyncio.current_task()
-            if task is not None and task.get_name() == "follow definitions":
-                await goes_on.wait()
-            await sync(definitions)
-
-        with mock.patch.object(DefinitionSync, "sync", held_sync):
+        with nobody_following() as goes_on:
             await one.topic(description="new")
             assert (await other.http.put(path, json=known)).status_code == 200
             await one.topic(description="newer")
