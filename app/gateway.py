@@ -168,17 +168,22 @@ class Gateway:
         Called before `open`: the ids of sessions say from then on which gateway opened them.
         """
         from tidegate.app.cluster.peers import Peers
-        from tidegate.app.cluster.session_locations import DeadPeerCleanup
+        from tidegate.app.cluster.session_locations import SessionRowCleanup
 
         self.peers = Peers(
             bus, self.id, self.sessions, handle, self.settings, self.catalog.catch_up
         )
         self.peers.set_cleanup(
-            DeadPeerCleanup(
-                self.peers.membership, self.peers.locations, self.catalog, self.driver, self.writer,
+            SessionRowCleanup(
+                self.peers.membership,
+                self.peers.locations,
+                self.catalog,
+                self.driver,
+                self.writer,
                 self.leadership,
+                self.sessions.__contains__,
             )
-        )  # fmt: skip
+        )
         return self.peers
 
     async def open_store(self) -> None:

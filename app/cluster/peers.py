@@ -21,7 +21,7 @@ from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.membership import HEARTBEAT_S, Membership
 from tidegate.app.cluster.peer_messages import PeerMessages, PeerService
 from tidegate.app.cluster.redis_compat import raise_if_cancelled
-from tidegate.app.cluster.session_locations import REFRESH_MS, DeadPeerCleanup, SessionLocations
+from tidegate.app.cluster.session_locations import REFRESH_MS, SessionLocations, SessionRowCleanup
 from tidegate.app.refusals import Refused, Unavailable, refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.registry import Sessions
@@ -106,10 +106,10 @@ class Peers:
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._running: list[asyncio.Task[None]] = []
-        self._cleanup: DeadPeerCleanup | None = None
+        self._cleanup: SessionRowCleanup | None = None
 
-    def set_cleanup(self, cleanup: DeadPeerCleanup) -> None:
-        """Add the task that removes rows of dead gateways."""
+    def set_cleanup(self, cleanup: SessionRowCleanup) -> None:
+        """Add the task that removes rows of sessions that no gateway has."""
         self._cleanup = cleanup
 
     def serve(self, subject: str, service: PeerService) -> None:
@@ -137,7 +137,7 @@ class Peers:
         self._start(self._messages.run(), "receive messages of gateways")
         self._start(self._refresh_locations(), "refresh session locations")
         if self._cleanup is not None:
-            self._start(self._cleanup.run(), "clean up after dead gateways")
+            self._start(self._cleanup.run(), "clean up rows of sessions")
 
     async def aclose(self) -> None:
         """Hand all sessions over to Redis and leave the cluster."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
@@ -122,6 +123,8 @@ class SessionLocations:
 
 
 CHECK_INTERVAL_S = 2.0
+OWN_ROWS_EVERY = 15
+"""Checks of dead gateways' rows for one of a gateway's own rows: these are wrong far less often."""
 
 logger = logging.getLogger("tidegate.bus")
 
@@ -136,10 +139,14 @@ class SessionRow(msgspec.Struct):
 _ROWS = msgspec.json.Decoder(SessionRow)
 
 
-class DeadPeerCleanup:
+class SessionRowCleanup:
     """Removes rows of sessions that no gateway has and none can claim.
 
-    Only the leader runs it. All other writes of a session's row come from the gateway that has it.
+    The leader checks the rows of dead gateways. Every gateway checks those that name it: a session
+    may have left it, and have ended at a gateway that could not write the session's row any more.
+    All other writes of a session's row come from the gateway that has it.
+
+    `has_session` tells whether this gateway has a session.
     """
 
     def __init__(
@@ -150,6 +157,7 @@ class DeadPeerCleanup:
         driver: Driver,
         writer: Writer,
         leadership: Leadership,
+        has_session: Callable[[str], bool],
     ) -> None:
         self._membership = membership
         self._locations = locations
@@ -157,52 +165,74 @@ class DeadPeerCleanup:
         self._driver = driver
         self._writer = writer
         self._leadership = leadership
+        self._has_session = has_session
 
     async def run(self) -> None:
         """Check at intervals until cancelled; retry after an error, mostly an unavailable Redis."""
-        while True:
+        for number in count(1):
             await asyncio.sleep(CHECK_INTERVAL_S)
             raise_if_cancelled()
-            await self._leadership.begins()
             try:
-                await self.clear()
+                if self._leadership.is_held:
+                    await self.clear_dead()
+                if number % OWN_ROWS_EVERY == 0:
+                    await self.clear_own()
             except Exception as error:  # most often the bus is out
-                logger.info("removing rows of dead gateways from %s failed: %s", SESSIONS, error)
+                logger.info("removing rows without a session from %s failed: %s", SESSIONS, error)
 
-    async def clear(self) -> None:
-        """Remove rows without an owner.
+    async def clear_dead(self) -> None:
+        """Remove rows of dead gateways whose sessions nobody has.
 
         Raises:
             TopicUnknown, Refused: some rows may remain.
         """
-        entry = self._catalog.served(SESSIONS)
-        if entry is None or not self._membership.is_connected_for(DEAD_S):
+        if not self._membership.is_connected_for(DEAD_S):
             return  # after an interruption Redis may lack gateways that are alive
-        sow = self._driver.engine.topic(SESSIONS).sow
-        assert sow is not None, "it has a key"
-        if not (unknown := self._of_unknown(sow.board.live())):
+        if not (rows := self._of_unknown(self._rows())):
             return
         # A gateway joins before it writes a session's row, so members read after the rows are
         # complete for these rows.
         await self._membership.heartbeat()
-        members = self._members()
-        orphaned = [
-            row for row in self._of_unknown(unknown) if await self._is_orphaned(row, members)
-        ]
-        if orphaned:
-            await self._writer.remove(
-                entry, orphaned, RemovalReason.DELETED, self._leadership.fence
-            )
+        await self._remove_orphaned(self._of_unknown(rows), self._leadership.fence)
 
-    def _members(self) -> set[str]:
-        return {*self._membership.others, self._membership.gateway}
+    async def clear_own(self) -> None:
+        """Remove rows that name this gateway although it has no such session, nor has another.
+
+        Raises:
+            TopicUnknown, Refused: some rows may remain.
+        """
+        if rows := [row for row in self._rows() if self._is_left(_ROWS.decode(row.payload))]:
+            await self._membership.heartbeat()
+            await self._remove_orphaned(rows, None)
+
+    def _rows(self) -> Iterable[Frame]:
+        if self._catalog.served(SESSIONS) is None:
+            return ()
+        sow = self._driver.engine.topic(SESSIONS).sow
+        assert sow is not None, "it has a key"
+        return sow.board.live()
 
     def _of_unknown(self, rows: Iterable[Frame]) -> list[Frame]:
         """Return the rows of gateways that are not members."""
-        members = self._members()
+        members = {*self._membership.others, self._membership.gateway}
         return [row for row in rows if _ROWS.decode(row.payload).gateway not in members]
 
-    async def _is_orphaned(self, row: Frame, members: set[str]) -> bool:
-        location = await self._locations.read(_ROWS.decode(row.payload).session)
+    def _is_left(self, row: SessionRow) -> bool:
+        return row.gateway == self._membership.gateway and not self._has_session(row.session)
+
+    async def _remove_orphaned(self, rows: Iterable[Frame], fence: int | None) -> None:
+        orphaned = [row for row in rows if await self._is_orphaned(row)]
+        if orphaned:
+            entry = self._catalog.get(SESSIONS)
+            await self._writer.remove(entry, orphaned, RemovalReason.DELETED, fence)
+
+    async def _is_orphaned(self, row: Frame) -> bool:
+        """Return whether no gateway has the session, and none can claim it."""
+        session = _ROWS.decode(row.payload).session
+        location = await self._locations.read(session)
         raise_if_cancelled()
-        return location.owner not in members and not (location.transfer and not location.owner)
+        if self._has_session(session) or location.owner in self._membership.others:
+            return False
+        # What this gateway claimed and did not confirm is arriving.
+        is_claimable = location.owner in ("", self._membership.gateway)
+        return not (location.transfer and is_claimable)
