@@ -77,7 +77,7 @@ class MissedRows:
 
     def _all(self, keys: list[str]) -> Steps[Sequence[Frame]]:
         """Return the rows, and fill in `keys`."""
-        first, spec = self.members[0], self.rules.feed.key_spec
+        first, spec = self.members[0], str(self.rules.feed.key_spec)
         rows = yield from self.rows()
         for member in self.members[1:]:  # making the rows changed nothing else of the first
             member.unreported = None if first.unreported is None else dict(first.unreported)

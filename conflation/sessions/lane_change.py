@@ -245,11 +245,11 @@ def _put_after(
     Rows of one key are put together if the new lane allows it.
     """
     # Two boards may use one text for different keys, so the key includes the specification.
-    member, new = subscriber.member, subscriber.lane
+    member, new, keys_of = subscriber.member, subscriber.lane, str(spec)
 
     def known(piece: Sequence[Pair]) -> list[Pair]:
         return [
-            (f"{spec} {board_key}", row)
+            (f"{keys_of} {board_key}", row)
             for board_key, shared in piece
             for row in member.personalize((shared,))
         ]

@@ -252,7 +252,7 @@ class Subscriber:
         assert self.lane is not None, "a lane has answered"
         # The lane has counted the whole answer as taken; `_from_catch_up` counts the pieces.
         self.member.delivered -= batch.messages()
-        spec = self.lane.id.feed.key_spec
+        spec = str(self.lane.id.feed.key_spec)  # once, and not for each of thousands of rows
         keys = [f"{spec} {frame.key}" for frame in batch.frames]
         self.catch_up = RowCursor(batch.frames, batch.low_water, keys, has_more=batch.has_more)
         return self.catch_up
