@@ -240,7 +240,9 @@ def _topics(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
         "explain": lambda: _ask(
             server, "POST", "/v1/explain", {"topic": "a.00001", "options": "conflation=1s"}
         ),
-        "a pattern of too many": lambda: server.client.get("/v1/topics/b.%3E/subscribe"),
+        "subscribe to a pattern of too many": lambda: _read(
+            server, "/v1/topics/b.%3E/subscribe", until=b"event: hello"
+        ),
         "subscribe to a pattern with a filter": lambda: _read(
             server, "/v1/topics/a.%3E/subscribe", {"filter": LONG_FILTER}, b"event: hello"
         ),
