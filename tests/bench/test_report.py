@@ -73,7 +73,7 @@ def test_the_page_has_every_figure_and_sums_the_verdicts_up(tmp_path: Path) -> N
 def test_the_page_warns_of_a_busy_machine_and_of_another_one(tmp_path: Path) -> None:
     conditions = CONDITIONS | {"busy before": "40 %", "CPU": "Xeon"}
     busy = part(Figure("f", 1, "us"), conditions=conditions)
-    Report({"a": busy, "b": part()}).write(tmp_path)
+    Report({"a": part(), "b": busy}).write(tmp_path)
     page = (tmp_path / "report.md").read_text()
     assert "busy with other work (40 %)" in page
     assert "CPU Xeon" in page
