@@ -96,11 +96,11 @@ class LoopFigures:
     """Figures of an event loop's iterations: all that it does between two looks for events.
 
     Args:
-        turns: how long each took.
+        iterations: how long each took.
         held: how many took longer than `loop_held_max`.
     """
 
-    turns: Histogram = field(default_factory=Histogram)
+    iterations: Histogram = field(default_factory=Histogram)
     held: int = 0
 
 

@@ -1,4 +1,4 @@
-"""The watchdog of the event loop: it counts turns that are too long, and says what they did."""
+"""The watchdog of the event loop: it counts long iterations, and says what they did."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegate.app.logs import event
 
 # A loop that is always held would fill the log; those between are counted.
 REPORT_EVERY_S: Final = 10.0
-# A turn that does not end has no end at which it could be reported.
+# An iteration that does not end has no end at which it could be reported.
 STUCK_S: Final = 1.0
 CHECK_EVERY_S_MAX: Final = STUCK_S / 2
 # Meant for timers of CPU time, which the gateway does not use.
@@ -104,9 +104,9 @@ def _topic_in(names: dict[str, Any]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """What was seen of a turn: its work, and the clocks at that moment."""
+    """What was seen of an iteration: its work, and the clocks at that moment."""
 
-    turn: int
+    iteration: int
     work: Work
     at_s: float
     cpu_s: float
@@ -127,14 +127,14 @@ class WatchedSelector(selectors.DefaultSelector):
     def select(self, wait_s: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return the next events, at most `EVENTS_AT_ONCE`; the others come in later iterations."""
         watchdog = self._watchdog
-        watchdog.turn_ends()
+        watchdog.iteration_ends()
         ready = self._next() if self._left else []
         if not ready:
             ready = super().select(wait_s)
             if len(ready) > EVENTS_AT_ONCE:
                 self._left.extend(ready[EVENTS_AT_ONCE:])
                 ready = ready[:EVENTS_AT_ONCE]
-        watchdog.turn_begins()
+        watchdog.iteration_begins()
         return ready
 
     def _next(self) -> list[tuple[selectors.SelectorKey, int]]:
@@ -151,16 +151,16 @@ class WatchedSelector(selectors.DefaultSelector):
 
 
 class Watchdog:
-    """Times each turn of a loop, and reports those that took longer than a bound.
+    """Times each iteration of a loop, and reports those that took longer than a bound.
 
-    A turn is all that the loop does between two calls of its selector: nobody is served meanwhile.
-    The loop itself reads a clock twice in a turn. A thread checks once within the bound whether a
-    turn has lasted for half of it, and interrupts that one by a signal, whose handler is given the
-    calls under way. So it sees each turn beyond the bound. An alarm for each turn would need no
-    thread, but two system calls a turn.
+    An iteration is all that the loop does between two calls of its selector: nobody is served
+    meanwhile. The loop itself reads a clock twice in an iteration. A thread checks once within the
+    bound whether an iteration has lasted for half of it, and interrupts that one by a signal, whose
+    handler is given the calls under way. So it sees each iteration beyond the bound. An alarm for
+    each iteration would need no thread, but two system calls each time.
 
     Attributes:
-        is_serving: False while a gateway starts: a long turn then keeps nobody waiting.
+        is_serving: False while a gateway starts: a long iteration then keeps nobody waiting.
     """
 
     def __init__(self, bound_s: float) -> None:
@@ -169,7 +169,7 @@ class Watchdog:
         self._bound_s = bound_s
         # To be woken costs 50 to 100 us, mostly of an idle loop: no more often than must be.
         self._check_every_s = min(bound_s, CHECK_EVERY_S_MAX)
-        self._turn = 0
+        self._iteration = 0
         self._began_s: float | None = None
         self._warn_at_s = STUCK_S
         self._collected_s = self._collection_began_s = 0.0
@@ -203,24 +203,24 @@ class Watchdog:
 
     @property
     def work_seen(self) -> Work | None:
-        """What the turn under way was seen to do, or the one that has just ended."""
+        """What the iteration under way was seen to do, or the one that has just ended."""
         sample = self._sample
-        return sample.work if sample is not None and sample.turn == self._turn else None
+        return sample.work if sample is not None and sample.iteration == self._iteration else None
 
-    def turn_begins(self) -> None:
+    def iteration_begins(self) -> None:
         """Note that the loop has something to do."""
         self._collected_s = 0.0
         self._warn_at_s = STUCK_S
-        self._turn += 1
+        self._iteration += 1
         self._began_s = time.monotonic()
 
-    def turn_ends(self) -> None:
+    def iteration_ends(self) -> None:
         """Note that the loop is about to wait for events."""
         began_s, self._began_s = self._began_s, None
         if began_s is None:
             return  # the first one
         took_s = time.monotonic() - began_s
-        self.figures.turns.note(took_s)
+        self.figures.iterations.note(took_s)
         if took_s > self._bound_s and self.is_serving:
             self.figures.held += 1
             self._report(took_s)
@@ -232,7 +232,7 @@ class Watchdog:
             return
         unreported, self._unreported, self._reported_s = self._unreported, 0, now_s
         sample = self._sample
-        if sample is None or sample.turn != self._turn:
+        if sample is None or sample.iteration != self._iteration:
             _log("was", took_s, None, None, self._collected_s, unreported)
             return
         # From the sample on: where the machine is busy, the loop was not held by its own work.
@@ -254,14 +254,14 @@ class Watchdog:
     def _check(self, watched: int) -> None:
         """Interrupt iterations that last; this is all that the thread does."""
         wait_s, long_s = self._check_every_s, self._check_every_s / 2
-        turn, sample_at_s = 0, long_s
+        iteration, sample_at_s = 0, long_s
         while not self._running.acquire(timeout=wait_s):
             wait_s = self._check_every_s
             began_s = self._began_s
             if began_s is None:
                 continue
-            if turn != self._turn:
-                turn, sample_at_s = self._turn, long_s
+            if iteration != self._iteration:
+                iteration, sample_at_s = self._iteration, long_s
             lasted_s = time.monotonic() - began_s
             if lasted_s < sample_at_s:
                 # By then it has ended, or is worth a sample.
@@ -273,14 +273,14 @@ class Watchdog:
     def _take_sample(self, _number: int, frame: FrameType | None) -> None:
         """Note the calls under way; Python calls this between two instructions of them."""
         if self._began_s is None:
-            return  # the turn has just ended
+            return  # the iteration has just ended
         try:
             work = work_of(frame)
         except Exception:  # it must not end up in the work that was interrupted
             logger.debug("the work under way could not be read", exc_info=True)
             return
         now_s = time.monotonic()
-        self._sample = _Sample(self._turn, work, now_s, time.thread_time())
+        self._sample = _Sample(self._iteration, work, now_s, time.thread_time())
         lasted_s = now_s - self._began_s
         if lasted_s > max(self._warn_at_s, self._bound_s) and self.is_serving:
             self._warn_at_s = 2 * lasted_s

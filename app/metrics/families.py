@@ -236,12 +236,12 @@ def server_families(figures: ConnectionFigures) -> Iterator[Metric]:
         figures.loop_lag,
     )
     yield histogram(
-        "event_loop_turn_seconds",
-        "Time of a turn of the event loop, in which nobody else is served.",
-        figures.loop.turns,
+        "event_loop_iteration_seconds",
+        "Time of an iteration of the event loop, in which nobody else is served.",
+        figures.loop.iterations,
     )
     yield counter(
         "event_loop_held",
-        "Turns of the event loop that took longer than `loop_held_max`.",
+        "Iterations of the event loop that took longer than `loop_held_max`.",
         figures.loop.held,
     )

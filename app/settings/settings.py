@@ -203,7 +203,7 @@ class Settings(BaseSettings):
     )
     loop_held_max: DurationValue = duration_field(
         "50ms",
-        "A turn of the event loop that takes longer is counted, and logged with what it did.",
+        "An iteration of the event loop that takes longer is counted, and logged with what it did.",
         most="1h",
     )
     metrics_topics_max: CountValue = count_field(

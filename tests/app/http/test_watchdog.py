@@ -107,7 +107,7 @@ def test_a_turn_beyond_the_bound_is_counted_and_reported(
 
     figures = run(work()).figures
     assert figures.held == 1
-    assert figures.turns.total == pytest.approx(4 * BOUND_S)
+    assert figures.iterations.total == pytest.approx(4 * BOUND_S)
     [reported] = figures_of(caplog)
     assert reported["ms"] == 4 * BOUND_S * 1_000
     assert reported["line"].startswith(f"{__name__}:")
@@ -123,7 +123,7 @@ def test_turns_within_the_bound_are_not_reported(
             await asyncio.sleep(0)
 
     figures = run(work()).figures
-    assert figures.turns.count >= 50
+    assert figures.iterations.count >= 50
     assert figures.held == 0
     assert not figures_of(caplog)
 
