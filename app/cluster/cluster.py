@@ -20,7 +20,7 @@ from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.notices import Outage
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
-from tidegate.app.topics.derived import Leadership
+from tidegate.app.topics.leadership import Leadership
 from tidegate.keys.errors import Refusal
 
 CATCH_UP_S_MAX = 1.0

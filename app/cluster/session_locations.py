@@ -14,7 +14,7 @@ from tidegate.app.cluster.connection import BusConnection, translate_errors
 from tidegate.app.cluster.membership import DEAD_S, Membership
 from tidegate.app.cluster.redis_compat import raise_if_cancelled
 from tidegate.app.streams.driver import Driver
-from tidegate.app.topics.derived import Leadership
+from tidegate.app.topics.leadership import Leadership
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.app.topics.system_topics import SESSIONS
 from tidegate.app.topics.writer import Writer

@@ -18,6 +18,7 @@ from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.streams.driver import Consumer, Driver
 from tidegate.app.timers import Backoff
+from tidegate.app.topics.leadership import Leadership
 from tidegate.app.topics.registry import CatalogTopic
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.errors import EngineError, TopicUnknown
@@ -43,38 +44,6 @@ WAIT_S_MAX = 3_600.0  # rows and a stop wake the task; the wait only needs some 
 RETRY_S = 1.0
 
 logger = logging.getLogger("tidegate.filler")
-
-
-class Leadership:
-    """This gateway's part as the leader, which expires records and fills derived topics for all.
-
-    `fence` is the number of the leader's lease: a store refuses writes with an older one. None
-    without other gateways.
-    """
-
-    def __init__(self, *, held: bool) -> None:
-        self.fence: int | None = None
-        self._held = asyncio.Event()
-        if held:
-            self._held.set()
-
-    @property
-    def is_held(self) -> bool:
-        """True while this gateway is the leader."""
-        return self._held.is_set()
-
-    async def begins(self) -> None:
-        """Wait until this gateway is the leader."""
-        await self._held.wait()
-
-    def take(self, fence: int) -> None:
-        """Become the leader, with this fence."""
-        self.fence = fence
-        self._held.set()
-
-    def give_up(self) -> None:
-        """Stop being the leader."""
-        self._held.clear()
 
 
 Write = Callable[[CatalogTopic, Sequence[Item], int, int | None], Awaitable[None]]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.driver import Driver
 from tidegate.app.timers import Backoff
-from tidegate.app.topics.derived import Leadership
+from tidegate.app.topics.leadership import Leadership
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.errors import TopicUnknown
@@ -18,10 +18,10 @@ from tidegate.conflation.frame import Frame, RemovalReason
 from tidegate.conflation.outputs import RecordsExpired
 from tidegate.keys.text.bookmark import Bookmark
 
-SWEPT_AT_ONCE = 500
+EXPIRED_AT_ONCE = 500
 RETRY_S = 1.0
 
-logger = logging.getLogger("tidegate.sweeper")
+logger = logging.getLogger("tidegate.expiry")
 
 
 class Expiry:
@@ -99,4 +99,4 @@ class Expiry:
         is_its_own = topic.place(Bookmark(expired.epoch, expired.through)).epoch == topic.epoch
         if topic.sow is None or not is_its_own:
             return ()
-        return topic.sow.board.oldest_through(expired.through, SWEPT_AT_ONCE)
+        return topic.sow.board.oldest_through(expired.through, EXPIRED_AT_ONCE)

@@ -17,7 +17,7 @@ from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.timers import Backoff
 from tidegate.app.topics.catalog import Catalog
-from tidegate.app.topics.derived import Leadership
+from tidegate.app.topics.leadership import Leadership
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.frame import Frame, RemovalReason

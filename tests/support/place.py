@@ -14,8 +14,9 @@ from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import Appended, Producer, Store
 from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.catalog import Catalog
-from tidegate.app.topics.derived import DerivedTopics, Leadership
+from tidegate.app.topics.derived import DerivedTopics
 from tidegate.app.topics.ingest import BodyForm, Ingest
+from tidegate.app.topics.leadership import Leadership
 from tidegate.app.topics.registry import CatalogTopic, Precondition
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.engine import Engine

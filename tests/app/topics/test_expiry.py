@@ -13,20 +13,20 @@ from tests.support.clocks.manual import Clock
 from tests.support.place import Place
 from tests.support.rules import rule
 from tidegate.app.stores.store import Appended, TopicRecord
-from tidegate.app.topics.expiry import SWEPT_AT_ONCE, Expiry
+from tidegate.app.topics.expiry import EXPIRED_AT_ONCE, Expiry
 from tidegate.conflation.frame import RemovalReason, RestoredTopic, Tombstone
 from tidegate.conflation.outputs import RecordsExpired
 from tidegate.keys.text.duration import SECOND
 
 
 class Swept(Place):
-    """A place with a sweeper, and a topic whose records live for 10 s."""
+    """A place with expiry, and a topic whose records live for 10 s."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         super().__init__(clock=self.clock)
-        self.sweeper = Expiry(self.catalog, self.driver, self.writer, self.leadership)
-        self.driver.on_expired = self.sweeper.note
+        self.expiry = Expiry(self.catalog, self.driver, self.writer, self.leadership)
+        self.driver.on_expired = self.expiry.note
 
     async def pass_time(self, seconds: int) -> None:
         self.clock.forward(self.driver, seconds * SECOND)
@@ -41,7 +41,7 @@ class Swept(Place):
 @contextlib.asynccontextmanager
 async def swept(**document: Any) -> AsyncIterator[Swept]:
     place = Swept()
-    running = asyncio.create_task(place.sweeper.run())
+    running = asyncio.create_task(place.expiry.run())
     await place.put("px", **{"key": ["/k"], "expiration": "10s", **document})
     yield place
     running.cancel()
@@ -70,10 +70,10 @@ async def test_the_one_record_of_a_topic_without_a_key_expires_too() -> None:
 
 async def test_many_are_taken_away_in_slices() -> None:
     async with swept() as place:
-        await place.say("px", *({"k": n} for n in range(2 * SWEPT_AT_ONCE + 7)))
+        await place.say("px", *({"k": n} for n in range(2 * EXPIRED_AT_ONCE + 7)))
         await place.pass_time(10)
         assert place.sow("px") == []
-        assert len(place.reasons()) == 2 * SWEPT_AT_ONCE + 7
+        assert len(place.reasons()) == 2 * EXPIRED_AT_ONCE + 7
 
 
 async def test_what_is_published_while_others_are_swept_stays() -> None:
@@ -108,7 +108,7 @@ async def test_the_latest_word_covers_the_earlier_ones() -> None:
         await place.say("px", {"k": 1}, {"k": 2})
         epoch = place.driver.engine.topic("px").epoch
         for through in (1, 2):
-            place.sweeper.note(RecordsExpired("px", epoch, through))
+            place.expiry.note(RecordsExpired("px", epoch, through))
         await place.pass_time(0)
         assert place.sow("px") == []
 
@@ -117,8 +117,8 @@ async def test_a_topic_that_went_or_came_anew_is_left_alone() -> None:
     async with swept() as place:
         await place.say("px", {"k": 1})
         epoch = place.driver.engine.topic("px").epoch
-        await place.sweeper.remove_expired(RecordsExpired("zzq", epoch, 1))
-        await place.sweeper.remove_expired(RecordsExpired("px", "another", 1))
+        await place.expiry.remove_expired(RecordsExpired("zzq", epoch, 1))
+        await place.expiry.remove_expired(RecordsExpired("px", "another", 1))
         assert place.sow("px") == [{"k": 1}]
 
 
@@ -140,7 +140,7 @@ async def test_a_topic_that_begins_again_meanwhile_does_not_keep_the_sweeper() -
 async def test_a_store_that_is_out_is_tried_again_and_is_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("DEBUG", "tidegate.sweeper")
+    caplog.set_level("DEBUG", "tidegate.expiry")
     monkeypatch.setattr("tidegate.app.topics.expiry.RETRY_S", 0)
     async with swept() as place:
         await place.say("px", {"k": 1})
@@ -175,7 +175,7 @@ async def test_what_is_due_stays_once_nothing_expires_any_more(
         await place.pass_time(10)
         monkeypatch.setattr(place.store, "append", append)
         await place.put("px", key=["/k"])
-        await place.sweeper.remove_expired(
+        await place.expiry.remove_expired(
             RecordsExpired("px", place.driver.engine.topic("px").epoch, 1)
         )
         assert place.sow("px") == [{"k": 1}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tidegate.app.topics.derived import Leadership
+from tidegate.app.topics.leadership import Leadership
 
 
 async def test_who_shares_with_nobody_always_has_the_duty() -> None:
