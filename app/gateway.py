@@ -33,9 +33,10 @@ from tidegate.app.timers import wall_ms
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.checkpoints import Checkpoints
-from tidegate.app.topics.derived import DerivedTopics, Leadership
+from tidegate.app.topics.derived import DerivedTopics
 from tidegate.app.topics.expiry import Expiry
 from tidegate.app.topics.ingest import Ingest
+from tidegate.app.topics.leadership import Leadership
 from tidegate.app.topics.plan import Step, carry_out, plan_beside
 from tidegate.app.topics.system_topics import AUDIT, EventTopic, SessionsTopic, open_own
 from tidegate.app.topics.writer import Writer
@@ -63,9 +64,9 @@ STORE_S_MAX = 2.0
 class Gateway:
     """The parts of one gateway, as routes use them; `stopping` turns new streams away.
 
-    `crew`: the workers at its address, if it is one of several. `id`: among gateways that share a
-    bus; `peers`: the other gateways, if there is a bus. `declared`: what the folder of definitions
-    changes at start, once the store is open.
+    `worker_group`: the workers at its address, if it is one of several. `id`: among gateways that
+    share a bus; `peers`: the other gateways, if there is a bus. `declared`: what the folder of
+    definitions changes at start, once the store is open.
     """
 
     settings: Settings
@@ -83,7 +84,7 @@ class Gateway:
     stopping: bool = False
     id: str = field(default_factory=lambda: secrets.token_hex(4))
     peers: Peers | None = None
-    crew: WorkerGroup | None = None
+    worker_group: WorkerGroup | None = None
     sessions: Sessions = field(init=False)
     polled: PolledStreams = field(init=False)
     outage: Outage = field(init=False)

@@ -124,7 +124,7 @@ def _serve(settings: Settings, link: ParentLink | None = None, group_id: str = "
     try:
         app = create_app(settings)
         if link is not None:
-            app.state.gateway.crew = WorkerGroup(group_id, link.number, settings.workers)
+            app.state.gateway.worker_group = WorkerGroup(group_id, link.number, settings.workers)
         with Watchdog(settings.loop_held_max.seconds) as watchdog:
 
             def serves() -> None:

@@ -51,7 +51,7 @@ def exposition(families: Sequence[Metric]) -> bytes:
 
 def call_of(group: WorkerGroup) -> Call:
     """Return the request for the page of another worker of a group."""
-    return Call("GET", b"/metrics", urlencode({"crew": group.id}).encode(), [])
+    return Call("GET", b"/metrics", urlencode({"group": group.id}).encode(), [])
 
 
 async def merge_workers(
@@ -71,7 +71,7 @@ def check_worker_group(group: WorkerGroup | None, query: bytes) -> dict[str, str
         Refused: not-found for any other caller.
     """
     # All gateways of a bus get the question, also those at another address.
-    if group is None or parse_qs(query).get(b"crew") != [group.id.encode()]:
+    if group is None or parse_qs(query).get(b"group") != [group.id.encode()]:
         raise Refused("not-found", "This worker belongs to another group.")
     return {NUMBER: str(group.number)}
 

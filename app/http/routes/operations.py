@@ -131,15 +131,19 @@ async def metrics(request: Request) -> Response:
     # A worker that another one asks answers for itself: else they would ask each other for ever.
     gateway = gateway_of(request)
     is_inner = MARK in request.scope
-    headers = check_worker_group(gateway.crew, request.scope["query_string"]) if is_inner else {}
+    headers = (
+        check_worker_group(gateway.worker_group, request.scope["query_string"]) if is_inner else {}
+    )
     # The text of 10,000 topics takes more than a second. A thread does not block the loop.
     found = await families(gateway, getattr(request.app.state, "figures", None))
     text = await asyncio.to_thread(exposition, found)
-    if gateway.crew is not None and not is_inner:
+    if gateway.worker_group is not None and not is_inner:
         asked = (
-            {} if gateway.peers is None else await gateway.peers.broadcast(call_of(gateway.crew))
+            {}
+            if gateway.peers is None
+            else await gateway.peers.broadcast(call_of(gateway.worker_group))
         )
-        text = await merge_workers(gateway.crew, text, asked)
+        text = await merge_workers(gateway.worker_group, text, asked)
     return Response(text, headers=headers, media_type=CONTENT_TYPE)
 
 

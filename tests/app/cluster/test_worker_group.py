@@ -10,7 +10,7 @@ from tidegate.app.cluster.workers import WorkerGroup
 
 
 def test_its_place_stays() -> None:
-    crew = WorkerGroup("c1", 2, 3)
-    assert crew == WorkerGroup("c1", 2, 3) != WorkerGroup("c2", 2, 3)
+    group = WorkerGroup("c1", 2, 3)
+    assert group == WorkerGroup("c1", 2, 3) != WorkerGroup("c2", 2, 3)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        crew.number = 1  # type: ignore[misc]  # that is what is tried
+        group.number = 1  # type: ignore[misc]  # that is what is tried

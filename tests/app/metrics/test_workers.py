@@ -18,7 +18,7 @@ from tidegate.app.refusals import Refused
 pytestmark = rule("cluster-11")
 
 
-CREW = WorkerGroup("c1", 2, 3)
+GROUP = WorkerGroup("c1", 2, 3)
 LABELS = ("worker", "topic")
 PAGE = """# HELP tidegate_ready 1 while it is.
 # TYPE tidegate_ready gauge
@@ -55,12 +55,13 @@ def test_pages_become_one_that_prometheus_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("crew", "query"), [(None, b"crew=c1"), (CREW, b""), (CREW, b"crew=c2"), (CREW, b"crew=")]
+    ("group", "query"),
+    [(None, b"group=c1"), (GROUP, b""), (GROUP, b"group=c2"), (GROUP, b"group=")],
 )
-def test_only_its_own_crew_is_answered(crew: WorkerGroup | None, query: bytes) -> None:
-    assert check_worker_group(CREW, b"crew=c1") == {"tidegate-worker": "2"}
+def test_only_its_own_group_is_answered(group: WorkerGroup | None, query: bytes) -> None:
+    assert check_worker_group(GROUP, b"group=c1") == {"tidegate-worker": "2"}
     with pytest.raises(Refused, match="not-found"):
-        check_worker_group(crew, query)
+        check_worker_group(group, query)
 
 
 async def workers_seen(gateway: Running) -> dict[str, float]:
@@ -72,7 +73,7 @@ async def workers_seen(gateway: Running) -> dict[str, float]:
 async def test_any_worker_answers_for_all_of_its_group(redis_bus: BusServer) -> None:
     async with gateways(redis_bus, 3) as (one, two, other):
         for number, gateway in enumerate((one, two), 1):
-            gateway.gateway.crew = WorkerGroup("c1", number, 3)
+            gateway.gateway.worker_group = WorkerGroup("c1", number, 3)
         for gateway in (one, two, other):
             assert gateway.gateway.peers is not None
             await gateway.gateway.peers.membership.heartbeat()
