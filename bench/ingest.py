@@ -1,8 +1,8 @@
 """The CPU time that a published message costs the gateway, by size of request and by store.
 
 Only the server's time counts, in user and system mode, so that other processes have little effect.
-Both gateways run at the same time and are measured alternately. The engine is also measured alone,
-with one keyed lane.
+A gateway for each store (memory, SQLite) runs, and they are measured alternately. The engine is
+also measured alone, with one lane of a topic with a key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidegate.keys.spec import record_key
 from tidegate.keys.text.duration import SECOND
 
 ROUNDS = 5
-# Messages of a round, by messages in a request.
+# Messages in a request: messages in a round.
 MESSAGES = {1: 1_000, 100: 20_000, 1_000: 50_000, 5_000: 50_000}
 TARGET_REQUEST_MIN = 1_000  # requests of at least this many messages have a CPU target
 CPU_US_PER_MESSAGE_MAX = {"memory": 2.0, "SQLite": 3.0}
@@ -46,7 +46,7 @@ def _engine() -> Iterator[Figure]:
             engine.publish("t", frames[start : start + SLICE], start * SECOND // len(frames))
         times.append(time.process_time() - began)
     speed = len(frames) / min(times)
-    what = "engine, 1 keyed lane"
+    what = "engine, 1 lane"
     yield Figure(what, speed, "messages/CPU s", at_least=MESSAGES_PER_CPU_S_MIN, scale="cpu")
 
 

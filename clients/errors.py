@@ -1,10 +1,10 @@
 """Errors between a client and a gateway.
 
 GatewayError
-|- GatewayProblem      the gateway refused, with its reason (RFC 9457)
+|- GatewayProblem      the gateway, or a proxy before it, refused, with its reason
 |- GatewayUnreachable  no answer, or a lost connection
 |  `- StreamLost       a running stream ended, broke off or fell silent
-|- AnswerInvalid       the answer does not come from a gateway
+|- AnswerInvalid       an answer, or an event, that no gateway gives
 |- TokenUnusable       the token file cannot be read, or there is no token in it
 |- PublisherStopped    some messages were not confirmed by an answer
 `- CertificateUnusable the file of authorities, or of the client's certificate, cannot be used
@@ -13,7 +13,7 @@ GatewayError
 from __future__ import annotations
 
 FOREIGN = "http-"
-"""Prefix of codes for responses that did not come from a gateway; the HTTP status follows."""
+"""Prefix of codes for answers that did not come from a gateway; the HTTP status follows."""
 
 TOO_LARGE = frozenset({413, 414, 431})
 
@@ -23,7 +23,7 @@ class GatewayError(Exception):
 
 
 def without_traceback(error: Exception) -> Exception:
-    """Return an error of another thread or task, ready to be raised in the caller's.
+    """Return an error of another thread or task, ready to be raised in the caller's task or thread.
 
     Gateway errors drop their traceback because the message suffices; other errors keep it.
     """
@@ -105,8 +105,8 @@ class GatewayProblem(GatewayError):
 
     def __str__(self) -> str:
         # The detail of `topic-unknown` names the topic already.
-        is_named = not self.about or self.about in self.detail
-        where = "" if is_named else f", {self.about}"
+        adds_nothing = not self.about or self.about in self.detail
+        where = "" if adds_nothing else f", {self.about}"
         where += f", field {self.pointer}" if self.pointer else ""
         where += "" if self.line is None else f", line {self.line}"
         where += "" if self.position is None else f", position {self.position}"
@@ -131,8 +131,8 @@ class GatewayUnreachable(GatewayError):
 
 
 class StreamLost(GatewayUnreachable):
-    """A live stream ended unexpectedly; the gateway may still be up."""
+    """A running stream ended unexpectedly; the gateway may still be up."""
 
 
 class AnswerInvalid(GatewayError):
-    """An answer that no gateway gives, such as one of another content type or not in UTF-8."""
+    """An answer or an event that no gateway gives, such as one of another type or not in UTF-8."""

@@ -40,7 +40,7 @@ def line_of(message: Any) -> bytes:
 
     Raises:
         ValueError: the text has a line break, which would make two messages of it; a number is not
-            finite, which JSON cannot say.
+            finite, which JSON cannot represent.
         TypeError: a value of another type.
     """
     if not isinstance(message, TEXT):

@@ -19,7 +19,7 @@ def json_text(value: Any) -> bytes:
             pandas, too: NaT is null). A Decimal is a number with all of its digits.
 
     Raises:
-        ValueError: a number is not finite, or a text is not valid Unicode, which JSON cannot say.
+        ValueError: JSON cannot represent it: a number is not finite, or a text not valid Unicode.
         TypeError: a value of another type.
     """
     text = _encode(value)
@@ -39,11 +39,11 @@ def _plain(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="python")  # its mode for JSON makes strings of Decimals
-    # A time of numpy would be a number, too, and an array of one element the element.
+    # `item()` would also make a number of a numpy time, and an element of an array of one.
     is_number = getattr(getattr(value, "dtype", None), "kind", "") in _KINDS_OF_NUMBERS
     if is_number and getattr(value, "shape", None) == ():
         number = value.item()
-        if isinstance(number, bool | int | float):  # a long double stays what it is
+        if isinstance(number, bool | int | float):  # of a long double it is none, which is refused
             return number
     if isinstance(value, str):  # of numpy
         return str(value)
@@ -68,7 +68,7 @@ def _check_finite(value: Any, path: str) -> None:
         for index, item in enumerate(value):
             _check_finite(item, f"{path}/{index}")
     elif isinstance(value, float | Decimal) and not _is_finite(value):
-        raise ValueError(f"{path or 'the message'} is {value}, which JSON cannot say")
+        raise ValueError(f"{path or 'the message'} is {value}, which JSON cannot represent")
 
 
 def _is_finite(number: float | Decimal) -> bool:

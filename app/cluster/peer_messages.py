@@ -99,7 +99,7 @@ class PeerMessages:
                 raise_if_cancelled()
                 return bytes(await reply)
         except TimeoutError:
-            raise Unavailable("The session's gateway did not reply in time.") from None
+            raise Unavailable("The other gateway did not reply in time.") from None
         finally:
             del self._pending[request_id]
 
@@ -119,7 +119,7 @@ class PeerMessages:
                 self._handle(text)
 
     async def aclose(self) -> None:
-        """Cancel all pending replies."""
+        """Cancel the answers that are being made."""
         for task in list(self._answering):
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
@@ -130,7 +130,7 @@ class PeerMessages:
         except Refused:  # it may have arrived: the receiver ignores a repeated id
             is_enqueued = await self._enqueue(gateway, message)
         if not is_enqueued:
-            raise Unavailable("The session's gateway is overloaded.")
+            raise Unavailable("The other gateway is overloaded.")
 
     async def _enqueue(self, gateway: str, message: PeerMessage) -> bool:
         arguments = [msgspec.msgpack.encode(message), INBOX_MAX, INBOX_MS]

@@ -1,4 +1,4 @@
-"""The operator's functions of the setting `mergers`, which `merge` and `match` of a topic name."""
+"""Functions named by the setting `mergers`, which `merge` and `match` of a topic may name."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class MergersInvalid(Exception):
 class Mergers:
     """The functions of the setting `mergers`, by their names `package.module:function`.
 
-    One that raises, or answers what is no JSON, counts as *no conflation*: `failures` has how
-    often, the log the first time.
+    A function that raises, or returns no JSON, leaves messages unconflated. `failures` counts
+    this by name; the log has the first.
     """
 
     def __init__(self, functions: Mapping[str, Function] | None = None) -> None:

@@ -63,8 +63,8 @@ class ConflatedTopic:
         options: default options of its subscriptions, such as `conflation=1s`.
         merge: reducers by field, such as `{"/volume": "sum"}`; by default the newest value counts.
         expiration: a record that is not published again for so long, such as `30s`, is removed.
-        conflation: what happens to the full queue of a reader of every message: `conflate`,
-            `always`, `unsubscribe` or `off`.
+        conflation: the queue policy, not the option: what becomes of the full queue of a reader of
+            every message: `conflate`, `always`, `unsubscribe` or `off`.
         limits: bounds of readers and of what is kept.
 
     Raises:
@@ -140,7 +140,7 @@ class ConflatedTopic:
             format: `value`, `envelope` or `batch`.
             last_event_id: in place of that of the request.
         """
-        # Loaded here: who only subscribes in the process needs neither.
+        # Loaded here: `subscribe` needs neither.
         from starlette.responses import Response
 
         from tidegate.app.embed.stream_response import (

@@ -64,7 +64,7 @@ def is_loopback(host: str) -> bool:
 def check_authentication(
     host: str, *, insecure: bool, auth_keys: str | None
 ) -> Iterator[Disagreement]:
-    """Yield a listener that anyone can use without a token."""
+    """Yield a disagreement if anyone can use the listener without a token."""
     if auth_keys is None and not insecure and not is_loopback(host):
         yield Disagreement(
             ("host", "auth_keys", "insecure"),

@@ -22,9 +22,10 @@ APPLICATION_ID = 0x54494445
 _WAL_BYTES_MAX = 64 << 20
 _CACHE_KIB = 16 << 10
 
-# A topic gets a new `id` with each epoch, so rows of the old one cannot be mistaken for its own.
-# A row of `journal` is a request. A row of `records` is a key's newest message, or with a `reason`
-# its tombstone. A topic's head is the journal's highest `last`, or `through` if that is higher.
+# A topic gets a new `id` with each epoch, so rows of an earlier epoch are never taken for its rows.
+# A row of `journal` holds the messages of one request. A row of `records` is a key's newest
+# message, or with a `reason` its tombstone. A topic's head is the journal's highest `last`, or
+# `through` if that is higher.
 _TABLES = """
 CREATE TABLE topics (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

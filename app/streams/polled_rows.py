@@ -1,7 +1,7 @@
-"""The pages of a polled stream: JSON arrays of what has changed from one position to another. Pure.
+"""The pages of a polled stream: JSON arrays of what has changed from one position to another.
 
 Rows are those of the State Protocol of Durable Streams (`insert`, `update` and `delete` of a key,
-and `reset`), or bare values.
+and `reset`), or bare values. No I/O and no clock.
 """
 
 from __future__ import annotations

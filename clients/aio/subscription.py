@@ -41,14 +41,14 @@ class AsyncSubscription(Streamed):
         self._ask = ask
         self._closed = asyncio.Event()
         super().__init__(stream or Stream(), for_s, self._closed.is_set, time.monotonic)
-        self._waiting: asyncio.Future[Any] | None = None
+        self._awaited: asyncio.Future[Any] | None = None
         self._events = self._run()
 
     def close(self) -> None:
         """End the iteration immediately, even while another task waits in it."""
         self._closed.set()
-        if self._waiting is not None:
-            self._waiting.cancel()
+        if self._awaited is not None:
+            self._awaited.cancel()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events
@@ -61,7 +61,7 @@ class AsyncSubscription(Streamed):
 
     async def __aexit__(self, *raised: object) -> None:
         self.close()
-        with contextlib.suppress(RuntimeError):  # another task iterates, which ends by `close`
+        with contextlib.suppress(RuntimeError):  # another task iterates; `close` has ended that
             await self._events.aclose()
 
     async def _run(self) -> AsyncGenerator[Event]:
@@ -86,13 +86,13 @@ class AsyncSubscription(Streamed):
             else:
                 if answer is None:
                     return
-                async with contextlib.aclosing(self._followed(answer)) as events:
+                async with contextlib.aclosing(self._events_of(answer)) as events:
                     async for event in events:
                         yield event
             if not self._finished():
                 await self._wait(self._stream.wait_s())
 
-    async def _followed(self, answer: httpx2.Response) -> AsyncGenerator[Event]:
+    async def _events_of(self, answer: httpx2.Response) -> AsyncGenerator[Event]:
         """Yield the events of one connection, and record how it has ended."""
         try:
             for event in self._stream.opened(answer.status_code, answer.headers):
@@ -139,13 +139,13 @@ class AsyncSubscription(Streamed):
     async def _await_until_closed(
         self, awaited: Awaitable[Awaited], seconds: float | None
     ) -> Awaited | None:
-        """Await for at most `seconds`; return None if closed first.
+        """Await it for at most `seconds`; return None if closed first.
 
         Raises:
             TimeoutError: `seconds` have passed.
         """
         # A separate task, which `close` can cancel without cancelling the reader.
-        self._waiting = waiting = asyncio.ensure_future(awaited)
+        self._awaited = waiting = asyncio.ensure_future(awaited)
         try:
             async with asyncio.timeout(seconds):
                 return await waiting
@@ -155,7 +155,7 @@ class AsyncSubscription(Streamed):
                 raise
             return None
         finally:
-            self._waiting = None
+            self._awaited = None
 
     async def _wait(self, seconds: float) -> None:
         try:

@@ -287,8 +287,7 @@ def _shape(options: Options, order: Order | None) -> Window | Projection | None:
 def _merge(resolved: Resolved) -> Reduce | Merger | None:
     """Choose the request's reducers, else the topic's.
 
-    Plain ones keep the last message, which is what a lane without reducers does; they only count
-    where the topic's would do otherwise.
+    Plain ones do what a lane without reducers does: they count only if the topic has others.
     """
     asked, topics = resolved.options.reduce, merge_of(resolved.definition)
     return topics if asked is None or (asked.is_plain and topics is None) else asked
@@ -318,8 +317,8 @@ def _replay(options: Options) -> Replay | None:
         return None
     start = None if isinstance(options.bookmark, str) else options.bookmark
     not_found = options.bookmark_not_found
-    # The journal's beginning is always found, and for a time that is gone all that is kept stands
-    # in. `fail` also says what happens to a reader that comes back too late.
+    # The journal's beginning is always found; a time before the journal begins at its first
+    # message. `fail` also says what happens to a reader that comes back too late.
     if not isinstance(start, Bookmark) and not_found is not NotFound.FAIL:
         not_found = NotFound.NOW
     rate = None if options.rate is None else replace(options.rate, max_gap_ns=options.rate_max_gap)

@@ -1,4 +1,4 @@
-"""Publishes orders: each is opened, filled in parts, and then done; some are canceled.
+"""Publishes orders: each is opened and filled in parts; some are canceled.
 
 python examples/order-blotter/orders.py [SECONDS]      to the gateway of TIDEGATE_GATEWAY
 """
@@ -35,12 +35,12 @@ def main(seconds: float) -> None:
                 state = "open" if left[number] > 0 else "filled"
                 publisher.publish({**orders[number], "left": left[number], "state": state})
                 if state == "filled":
-                    del left[number]
+                    del left[number], orders[number]
                 elif random.random() < 0.02:
                     # The publisher may still hold messages of this order, which would recreate it.
                     publisher.flush()
                     gateway.delete_records("orders", record_key=number)
-                    del left[number]
+                    del left[number], orders[number]
                 time.sleep(STEP_S)
 
 

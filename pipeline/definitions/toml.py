@@ -248,7 +248,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(content.decode())
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise DefinitionInvalid(f"{path}: line {line}: not UTF-8, save the file as that") from None
+        raise DefinitionInvalid(f"{path}: line {line}: not UTF-8: save the file as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise DefinitionInvalid(f"{path}: {_sentence(str(error))}") from None
     except RecursionError:

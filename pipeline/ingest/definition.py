@@ -38,7 +38,7 @@ KINDS = {
     "websocket": "websocket",
 }
 """The kinds of sources, each a module of `pipeline.ingest.sources`, and the extra of each."""
-WITH_KEYS = "kafka"
+KIND_WITH_KEYS = "kafka"
 """The kind whose keys are written by a producer, who alone knows their format."""
 
 SOURCE = 'a table such as {kind = "mqtt", address = "mqtt://127.0.0.1:1883", subscribe = ["a/#"]}'
@@ -78,7 +78,7 @@ class IngestDefinition:
 
     @property
     def producer(self) -> str:
-        """The name of the producer, with a part that is another for another source.
+        """The name of the producer, with a part that differs by source.
 
         The numbers of one source would be taken for repetitions of another's.
         """
@@ -87,7 +87,7 @@ class IngestDefinition:
 
 
 def read_definitions(path: Path, gateway: str | None = None) -> list[IngestDefinition]:
-    """Read the sources of a file, in its order; a `gateway` goes before the file's own.
+    """Read the sources of a file, in its order; a `gateway` replaces the file's own.
 
     Raises:
         DefinitionInvalid: one line with the file, the place and what was expected.
@@ -96,10 +96,10 @@ def read_definitions(path: Path, gateway: str | None = None) -> list[IngestDefin
     """
     address, tables = read_named_tables(path, "ingest", gateway)
     found = [_definition(name, table, address, path.parent) for name, table in tables]
-    return _with_keys(path.name, found)
+    return _with_shared_keys(path.name, found)
 
 
-def _with_keys(file: str, definitions: list[IngestDefinition]) -> list[IngestDefinition]:
+def _with_shared_keys(file: str, definitions: list[IngestDefinition]) -> list[IngestDefinition]:
     """Give a definition without a key that of another one of its topic.
 
     Otherwise the key would depend on which of them creates the topic.
@@ -113,7 +113,8 @@ def _with_keys(file: str, definitions: list[IngestDefinition]) -> list[IngestDef
         first = named.setdefault(each.topic, each) if each.spec is not None else each
         if first.spec != each.spec:
             raise DefinitionInvalid(
-                f"{file}: {first.name} and {each.name} fill the topic {each.topic} by other keys"
+                f"{file}: {first.name} and {each.name} fill the topic {each.topic} "
+                "with different keys"
             )
     found = [
         replace(each, spec=named[each.topic].spec) if each.topic in named else each
@@ -143,9 +144,9 @@ def _definition(name: str, table: TomlTable, gateway: str, folder: Path) -> Inge
         mapping=_mapping(table, folder),
         description=table.text("description", default=f"Filled by the ingest {name}"),
     )
-    if definition.mapping.key_format is not None and definition.source.kind != WITH_KEYS:
+    if definition.mapping.key_format is not None and definition.source.kind != KIND_WITH_KEYS:
         raise DefinitionInvalid(
-            f"{table.where('key_format')}: only with a source of kind {WITH_KEYS}, "
+            f"{table.where('key_format')}: only with a source of kind {KIND_WITH_KEYS}, "
             "whose messages have keys"
         )
     table.finish(NOT_HERE)

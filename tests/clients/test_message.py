@@ -1,4 +1,4 @@
-"""A message is one line of JSON, and what JSON cannot say is refused before it is sent."""
+"""A message is one line of JSON, and what JSON cannot represent is refused before it is sent."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_list_of_lists_is_several_messages() -> None:
 def test_bytes_are_json_already_and_values_become_json() -> None:
     assert line_of(b'{"k": 1}') == b'{"k": 1}'
     assert line_of({"k": Decimal("1.10")}) == b'{"k":1.10}'
-    with pytest.raises(ValueError, match="/k is nan, which JSON cannot say"):
+    with pytest.raises(ValueError, match="/k is nan, which JSON cannot represent"):
         line_of({"k": math.nan})
     with pytest.raises(TypeError, match="a value of type object"):
         line_of({"k": object()})

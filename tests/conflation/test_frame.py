@@ -42,22 +42,25 @@ def test_a_batch_counts_its_bytes_and_its_values() -> None:
 
 
 def test_rows_of_one_offset_are_never_cut_apart() -> None:
-    """A derived board may change in several keys by one message; a prefix is a position."""
+    """A board of groups or of a window may change several keys by one message.
+
+    So a prefix holds all rows of its last offset.
+    """
     frames = [Frame(offset, b"xxxx", str(n)) for n, offset in enumerate((1, 2, 2, 2, 3))]
     assert [prefix_within(frames, room) for room in (0, 4, 8, 12, 16, 20)] == [1, 1, 4, 4, 4, 5]
 
 
 @rule("removal-2")
-def test_a_tombstone_knows_who_holds_what_left() -> None:
-    left = Tombstone(9, b"v", "k", spans=((1, 3), (5, 9)), put_offset=7)
-    assert [position for position in range(11) if left.held_at(position)] == [1, 2, 5, 6, 7, 8]
-    assert left.as_put() == Frame(7, b"v", "k")
+def test_a_tombstone_knows_at_which_positions_its_record_is_held() -> None:
+    gone = Tombstone(9, b"v", "k", spans=((1, 3), (5, 9)), put_offset=7)
+    assert [position for position in range(11) if gone.held_at(position)] == [1, 2, 5, 6, 7, 8]
+    assert gone.as_put() == Frame(7, b"v", "k")
 
 
 def test_a_row_without_its_patch_is_whole() -> None:
     row = Row(4, b"v", "k", first=2, messages=3, patch=b"{}")
     assert row.whole() == Row(4, b"v", "k", first=2, messages=3)
-    assert row.whole().whole() is not None
+    assert row.whole().whole() == row.whole()
 
 
 # What a row stands for.
@@ -71,8 +74,8 @@ def test_a_message_stands_for_itself() -> None:
 
 
 @rule("delta-6")
-def test_what_came_before_is_added_and_its_first_stays() -> None:
-    count = Receipt(2, 3, 30).then(receipt_of(FRAME))
-    row = count.on(FRAME)
+def test_receipts_add_up_and_keep_the_first_offset() -> None:
+    receipt = Receipt(2, 3, 30).then(receipt_of(FRAME))
+    row = receipt.on(FRAME)
     assert row == Row(7, b"v", "k", 70, first=3, first_ms=30, messages=3)
-    assert receipt_of(row) == count
+    assert receipt_of(row) == receipt

@@ -1,4 +1,4 @@
-"""Values of programs as JSON text: Decimals keep their digits, and what JSON cannot say fails."""
+"""Values of programs as JSON text: Decimals keep their digits; what JSON cannot represent fails."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Model(pydantic.BaseModel):
 def test_records_of_the_common_kinds_are_objects(kind: Any) -> None:
     assert json_text(kind(symbol="IBM", px=1.5)) == b'{"symbol":"IBM","px":1.5}'
     assert json_text([kind(symbol="IBM", px=None)]) == b'[{"symbol":"IBM","px":null}]'
-    with pytest.raises(ValueError, match="/px is nan, which JSON cannot say"):
+    with pytest.raises(ValueError, match="/px is nan, which JSON cannot represent"):
         json_text(kind(symbol="IBM", px=math.nan))
 
 
@@ -58,7 +58,7 @@ def test_numbers_and_texts_of_numpy_are_those_of_python() -> None:
     }
     written = b'"whole":9223372036854775807,"unsigned":18446744073709551615,"double":0.1'
     assert json_text(given) == b'{"text":"IBM",%s,"single":0.5,"is_so":true}' % written
-    with pytest.raises(ValueError, match="/px is nan, which JSON cannot say"):
+    with pytest.raises(ValueError, match="/px is nan, which JSON cannot represent"):
         json_text({"px": numpy.float32("nan")})
     for other in (numpy.array([1]), numpy.datetime64(1, "ns"), numpy.longdouble(1)):
         with pytest.raises(TypeError, match=r"cannot hold a value of type .*: convert it to"):

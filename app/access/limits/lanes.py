@@ -55,7 +55,7 @@ class _TopicLanes:
         return not self.tried and not self.by_path
 
 
-def _nobody(topic: str | None, sub: str | None) -> bool:
+def _frees_none(topic: str | None, sub: str | None) -> bool:
     return False
 
 
@@ -64,7 +64,7 @@ class LaneUse:
 
     def __init__(self, lanes_max: int, topic_lanes_max: int) -> None:
         """`topic_lanes_max`: lanes of a topic that one message may reach."""
-        self.make_room: Callable[[str | None, str | None], bool] = _nobody
+        self.make_room: Callable[[str | None, str | None], bool] = _frees_none
         """Frees a lane that nobody needs now, of a topic or any, charged to a subject or any.
 
         False if there is none."""
@@ -74,7 +74,7 @@ class LaneUse:
         self._topics: dict[str, _TopicLanes] = {}
 
     def check(self, wanted: Collection[Wanted]) -> None:
-        """Refuse lanes that are new and too many.
+        """Make room for new lanes, or refuse them.
 
         Raises:
             LimitReached: of a topic or of the gateway.
@@ -108,7 +108,7 @@ class LaneUse:
             self._topics.setdefault(topic, _TopicLanes()).add(lane_id, 1)
 
     def release(self, topic: str, lane_id: LaneId) -> None:
-        """Count it no longer."""
+        """Count one subscription less in a lane."""
         self.subscriptions -= 1
         self._held[topic, lane_id] -= 1
         if not self._held[topic, lane_id]:

@@ -73,9 +73,21 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     """
 
     __slots__ = (
-        "_certificate", "_context", "_deadline", "_handshakes", "_has_begun", "_has_ended",
-        "_incoming", "_inner", "_is_reading", "_is_sent", "_make_protocol", "_outgoing", "_plain",
-        "_ssl", "_stays_open",
+        "_certificate",
+        "_context",
+        "_deadline",
+        "_handshakes",
+        "_has_begun",
+        "_has_ended",
+        "_has_sent_all",
+        "_incoming",
+        "_inner",
+        "_is_reading",
+        "_make_protocol",
+        "_outgoing",
+        "_plain",
+        "_ssl",
+        "_stays_open",
     )  # fmt: skip
 
     def __init__(
@@ -93,9 +105,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._has_begun = False  # the first bytes are here
         self._is_reading = True
-        self._is_sent = False  # all that is to be sent
+        self._has_sent_all = False
         self._has_ended = False  # the plain transport takes no more
-        self._stays_open: bool | None = None  # after the peer's end, once it has come
+        self._stays_open: bool | None = None  # None until the peer has ended
 
     # --- What the plain transport calls
 
@@ -182,7 +194,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._deadline = None
 
     def _answer_plain_request(self, *, is_head: bool) -> None:
-        """Tell a client of http in its own words; one of anything else sees the connection end."""
+        """Answer plain HTTP in plain HTTP; any other client sees the connection end."""
         self._end_handshake()
         answer = problem_bytes(NOT_TLS)
         self._wire.write(without_body(answer) if is_head else answer)
@@ -225,7 +237,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def _end_sending(self) -> None:
         """Say inside TLS that nothing more comes; without it the peer must fear a cut."""
-        self._is_sent = True
+        self._has_sent_all = True
         with contextlib.suppress(ssl.SSLError):  # it waits for the peer's own, which we do not
             self._ssl.unwrap()
         self._send()
@@ -234,7 +246,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def write(self, content: bytes | bytearray | memoryview) -> None:
         """Encrypt and send; what the socket does not take waits in the plain transport."""
-        if self._is_sent or self.is_closing():
+        if self._has_sent_all or self.is_closing():
             return
         rest = memoryview(content)
         try:
@@ -248,7 +260,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def write_eof(self) -> None:
         """Close this direction; the peer may go on sending."""
-        if not self._is_sent and not self.is_closing():
+        if not self._has_sent_all and not self.is_closing():
             self._end_sending()
             self._has_ended = True
             self._wire.write_eof()
@@ -259,7 +271,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def close(self) -> None:
         """Close when all is sent."""
-        if self._inner is not None and not self._is_sent and not self.is_closing():
+        if self._inner is not None and not self._has_sent_all and not self.is_closing():
             self._end_sending()
         self._wire.close()
 

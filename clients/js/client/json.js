@@ -207,7 +207,7 @@ export function stringify(value) {
  *
  * @param {any} message
  * @returns {string}
- * @throws {RangeError} A number is not finite, which JSON cannot say.
+ * @throws {RangeError} A number is not finite, which JSON cannot represent.
  */
 export function lineOf(message) {
   const line = stringify(message);
@@ -222,7 +222,7 @@ export function lineOf(message) {
  */
 function checkFinite(value, path) {
   if (typeof value === "number" && !Number.isFinite(value)) {
-    throw new RangeError(`${path || "the message"} is ${value}, which JSON cannot say`);
+    throw new RangeError(`${path || "the message"} is ${value}, which JSON cannot represent`);
   }
   if (value === null || typeof value !== "object") return;
   for (const [name, member] of Object.entries(value)) checkFinite(member, `${path}/${name}`);

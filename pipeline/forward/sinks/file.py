@@ -61,7 +61,7 @@ class FileTarget:
         """Open the file, and remove an incomplete last line, as a kill may leave one.
 
         Raises:
-            CheckpointMismatch: another forward writes to the file.
+            CheckpointMismatch: another `tidegate forward` writes to the file.
             SourceUnreachable: the file cannot be written.
         """
         path = self._sink.path
@@ -73,17 +73,17 @@ class FileTarget:
             atomic_files.sync(path.parent)
         except BlockingIOError:
             raise CheckpointMismatch(
-                f"another forward writes to {path}: give each of them another path"
+                f"another tidegate forward writes to {path}: give each a path of its own"
             ) from None
         except OSError as error:
             raise unwritable(path, error) from error
         self._first_row_s = time.monotonic()
 
     def write(self, rows: Sequence[Row]) -> list[Refusal]:
-        """Append a line for each row, after rotating a file that is too large or too old.
+        """Append a line for each row; rotate a file that is too old, or would become too large.
 
         Raises:
-            CheckpointMismatch: another forward has taken the file.
+            CheckpointMismatch: another `tidegate forward` has taken the file.
             SourceUnreachable: the file cannot be written.
         """
         try:
@@ -97,7 +97,7 @@ class FileTarget:
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            # What a full disk has not taken is tried once more here; `write` has raised it.
+            # Closing tries again what a full disk refused; `write` has raised that error already.
             with suppress(OSError):
                 self._file.close()
 

@@ -181,7 +181,7 @@ async def test_a_message_that_is_refused_takes_the_others_of_its_call_along(
         ([{"symbol": "a"}], "it is an array, not an object; several are publish(*messages)"),
         ('{"symbol": "a"}', "it is a string, not an object; JSON text is passed as bytes"),
         ({"symbol": "a", "price": object()}, "a message cannot hold a value of type object"),
-        ({"symbol": "a", "prices": [1, -inf]}, "/prices/1 is -inf, which JSON cannot say"),
+        ({"symbol": "a", "prices": [1, -inf]}, "/prices/1 is -inf, which JSON cannot represent"),
     ],
 )
 async def test_a_refusal_says_what_is_wrong_with_the_argument(message: Any, said: str) -> None:

@@ -1,4 +1,4 @@
-"""A tiny gateway of scripted answers on a real uvicorn, and one that runs in a thread."""
+"""A gateway of scripted answers: a real uvicorn in a thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Scripted:
     """Answers the n-th request with the n-th script, later ones with the last.
 
     Attributes:
-        requests: the header's `Last-Event-ID` and query of each request, in order.
+        requests: the header `Last-Event-ID` and query of each request, in order.
     """
 
     scripts: list[Script]
@@ -50,7 +50,7 @@ def stream(
 ) -> Script:
     """An event stream of these pieces, which ends, or stays silent until the event is set.
 
-    `gateway`: the id of the one of several that serves it.
+    `gateway`: the gateway that the header `Tidegate-Gateway` names.
     """
     headers = {"Tidegate-Gateway": gateway} if gateway else {}
 
@@ -59,7 +59,7 @@ def stream(
             yield piece
             await asyncio.sleep(apart_s)
         if then_hang is not None:
-            await _set(then_hang)
+            await _until_set(then_hang)
 
     return lambda request: StreamingResponse(
         body(), headers=headers, media_type="text/event-stream"
@@ -86,9 +86,9 @@ def plain(status: int, body: bytes = b"", media_type: str = "text/plain", **head
 @contextlib.contextmanager
 def scripted(*scripts: Script) -> Iterator[Scripted]:
     """A running gateway of scripts; stopped at the end, open streams cut."""
-    script = Scripted(list(scripts))
+    answering = Scripted(list(scripts))
     methods = ["GET", "POST", "PUT", "DELETE"]
-    app = Starlette(routes=[Route("/{path:path}", script.answer, methods=methods)])
+    app = Starlette(routes=[Route("/{path:path}", answering.answer, methods=methods)])
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off"))
     started = threading.Event()
     stops: list[Callable[[], object]] = []
@@ -99,7 +99,7 @@ def scripted(*scripts: Script) -> Iterator[Scripted]:
         server.config.load()
         server.lifespan = server.config.lifespan_class(server.config)
         await server.startup()
-        script.address = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        answering.address = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
         started.set()
         await stopping.wait()
         # uvicorn's own shutdown takes a tenth of a second and waits for streams that never end.
@@ -117,14 +117,14 @@ def scripted(*scripts: Script) -> Iterator[Scripted]:
     thread.start()
     try:
         assert started.wait(HANGS_S), "the scripted gateway did not start"
-        yield script
+        yield answering
     finally:
         for stop in stops:
             stop()
         thread.join(HANGS_S)
 
 
-async def _set(event: threading.Event) -> None:
+async def _until_set(event: threading.Event) -> None:
     import anyio
 
     while not event.is_set():

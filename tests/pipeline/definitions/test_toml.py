@@ -75,7 +75,7 @@ def test_a_field_that_is_missing_may_have_been_misspelt() -> None:
             missing()
 
 
-def test_names_are_alike_if_a_slip_lies_between_them() -> None:
+def test_names_are_alike_if_one_typing_error_separates_them() -> None:
     assert alike("kye", ["kind", "key"]) == "key"
     assert alike("Topic", ["TOPIC"]) == "TOPIC"
     assert alike("topics", ["topic"]) == "topic"
@@ -87,7 +87,7 @@ def test_a_value_is_shown_as_in_the_file_without_passwords() -> None:
     assert shown("redis://me:secret@h/0") == '"redis://...@h/0"'
 
 
-def test_a_field_may_say_one_text_in_place_of_a_table() -> None:
+def test_a_field_may_hold_a_text_in_place_of_a_table() -> None:
     taken = table(time="processing", merge="sum")
     assert taken.says("time", "processing")
     assert not taken.says("merge", "replace")
@@ -119,7 +119,7 @@ def test_a_count_has_bounds() -> None:
             table(rows=rows).count("rows", most)
 
 
-def table_of_text(**fields: object) -> TomlTable:
+def root_table(**fields: object) -> TomlTable:
     return TomlTable(fields, "s.toml", "")
 
 
@@ -127,57 +127,57 @@ def reducers(given: TomlTable) -> Reduce:
     return read_list(given, "reduce", "reducers", lambda texts: Reduce.parse(*bracketed(texts)))
 
 
-def test_terms_are_read() -> None:
-    assert read_filter(table_of_text()) is None
-    assert str(read_filter(table_of_text(filter="/a>1"))) == "/a > 1"
-    assert str(read_path(table_of_text(field="$.a.b"), "field", "a path")) == "/a/b"
-    assert str(read_paths(table_of_text(key=["/a", "$.b.c"]), "key")) == "[/a,/b/c]"
-    assert str(reducers(table_of_text(reduce=["/a:sum", " /b:max@c"]))) == "[/a:sum,/b:max@c]"
+def test_filters_paths_and_reducers_are_read() -> None:
+    assert read_filter(root_table()) is None
+    assert str(read_filter(root_table(filter="/a>1"))) == "/a > 1"
+    assert str(read_path(root_table(field="$.a.b"), "field", "a path")) == "/a/b"
+    assert str(read_paths(root_table(key=["/a", "$.b.c"]), "key")) == "[/a,/b/c]"
+    assert str(reducers(root_table(reduce=["/a:sum", " /b:max@c"]))) == "[/a:sum,/b:max@c]"
 
 
 @pytest.mark.parametrize(
     ("read", "said"),
     [
         (
-            lambda: read_filter(table_of_text(filter=" ")),
+            lambda: read_filter(root_table(filter=" ")),
             "filter: expected a filter, such as /qty > 0, found",
         ),
-        (lambda: read_filter(table_of_text(filter="/a >")), "filter, position 4: expected a value"),
+        (lambda: read_filter(root_table(filter="/a >")), "filter, position 4: expected a value"),
         (
-            lambda: read_filter(table_of_text(filter="/a = b")),
+            lambda: read_filter(root_table(filter="/a = b")),
             "filter, position 5: expected a value",
         ),
         (
-            lambda: read_path(table_of_text(at="/a//b"), "at", "a path"),
+            lambda: read_path(root_table(at="/a//b"), "at", "a path"),
             "at, position 2: expected /name",
         ),
         (
-            lambda: read_paths(table_of_text(key=["/a", "/b/"]), "key"),
+            lambda: read_paths(root_table(key=["/a", "/b/"]), "key"),
             "key[1], position 2: expected /name",
         ),
         (
-            lambda: read_paths(table_of_text(key=["/a", "/a"]), "key"),
+            lambda: read_paths(root_table(key=["/a", "/a"]), "key"),
             "key[1], position 0: a path stands",
         ),
         (
-            lambda: read_paths(table_of_text(key=["/a,/b"]), "key"),
+            lambda: read_paths(root_table(key=["/a,/b"]), "key"),
             "key[0], position 2: expected /name",
         ),
-        (lambda: read_paths(table_of_text(key=[]), "key"), "key: expected field paths, such as"),
+        (lambda: read_paths(root_table(key=[]), "key"), "key: expected field paths, such as"),
         (
-            lambda: read_paths(table_of_text(), "key"),
+            lambda: read_paths(root_table(), "key"),
             "key: is missing, expected field paths, such as",
         ),
         (
-            lambda: reducers(table_of_text(reduce=["/a:sum", "/b:most", "c"])),
+            lambda: reducers(root_table(reduce=["/a:sum", "/b:most", "c"])),
             "reduce[1], position 3: ",
         ),
         (
-            lambda: reducers(table_of_text(reduce=["/a:sum", " b:sum"])),
+            lambda: reducers(root_table(reduce=["/a:sum", " b:sum"])),
             "reduce[1], position 1: a field",
         ),
         (
-            lambda: reducers(table_of_text(reduce=["/a:sum", "/a:max"])),
+            lambda: reducers(root_table(reduce=["/a:sum", "/a:max"])),
             "reduce[1], position 0: two red",
         ),
     ],
@@ -204,7 +204,9 @@ def test_tables_are_read_whatever_editor_has_saved_them(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_text_are_an_error_with_their_line(tmp_path: Path) -> None:
-    assert said_of(tmp_path, b'a = 1\n\nb = "\xff"\n') == "line 3: not UTF-8, save the file as that"
+    assert (
+        said_of(tmp_path, b'a = 1\n\nb = "\xff"\n') == "line 3: not UTF-8: save the file as UTF-8"
+    )
     assert said_of(tmp_path, "a = 1".encode("utf-16")).startswith("line 1: not UTF-8")
 
 
@@ -249,7 +251,7 @@ def test_streams_have_short_plain_names(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a.b", "a" * 64, "é", "a\n"])
-def test_others_are_refused(name: str) -> None:
+def test_other_names_of_streams_are_refused(name: str) -> None:
     assert not STREAM.fullmatch(name)
 
 

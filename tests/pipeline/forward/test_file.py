@@ -125,7 +125,9 @@ def test_a_second_forward_to_a_file_is_refused_and_touches_nothing(tmp_path: Pat
         file.write(b'{"value":')  # what the first one is writing
     with (
         closing(FileTarget(FileSink(out, None, None))) as second,
-        pytest.raises(CheckpointMismatch, match=r"another forward writes to /.*out\.ndjson: give"),
+        pytest.raises(
+            CheckpointMismatch, match=r"another tidegate forward writes to .*out\.ndjson"
+        ),
     ):
         second.open()
     assert out.read_bytes() == b'{"value":'

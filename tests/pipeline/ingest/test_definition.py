@@ -99,7 +99,7 @@ def test_a_key_of_several_fields_is_no_text(tmp_path: Path) -> None:
 
 def test_two_keys_of_one_topic_are_refused(tmp_path: Path) -> None:
     other = FILE.replace("ingest.a", "ingest.b").replace("/k", "/l")
-    with pytest.raises(DefinitionInvalid, match="a and b fill the topic t by other keys"):
+    with pytest.raises(DefinitionInvalid, match="a and b fill the topic t with different keys"):
         read(tmp_path, FILE + other)
     [found] = read(tmp_path, FILE.replace('key = ["/k"]', ""))
     assert found.spec is None

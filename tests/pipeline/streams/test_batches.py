@@ -1,4 +1,4 @@
-"""Spark's batches deliver what the engine does, wherever cut."""
+"""Spark delivers what the engine does, wherever the messages are cut into batches."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ OOF, MERGE = "oof = true", f'merge = "{MERGER}"'
 
 @dataclass
 class Collected:
-    """A sink that keeps the rows of each batch, once."""
+    """A sink that keeps the rows of each batch; a repeated batch has to have the same."""
 
     rows: dict[str, list[Delivered]] = field(default_factory=dict)
 
@@ -89,8 +89,8 @@ def shared_case() -> list[Timed]:
     )
 
 
-def laid_down(folder: Path, messages: list[Timed], numbers: range) -> None:
-    """PUBLISHED rows as so many files, one batch each."""
+def write_batches(folder: Path, messages: list[Timed], numbers: range) -> None:
+    """Write PUBLISHED rows as files, a file for each batch."""
     folder.mkdir(exist_ok=True)
     size = MESSAGES // FILES
     for number in numbers:
@@ -128,15 +128,15 @@ class FileStream:
 
     def run(self, *, to_the_end: bool = True) -> Stream:
         """Read what is there."""
-        found = Stream(self.definition, self.sink)
+        stream = Stream(self.definition, self.sink)
         with Checkpoint(self.definition) as checkpoint:
-            found.start(self._spark, checkpoint, available_now=True)
-            assert found.query is not None
+            stream.start(self._spark, checkpoint, available_now=True)
+            assert stream.query is not None
             with suppress(StreamingQueryException):  # the caller asks the query
-                found.query.awaitTermination()
+                stream.query.awaitTermination()
             if to_the_end:
-                found.end()
-        return found
+                stream.end()
+        return stream
 
     @property
     def sent(self) -> list[Delivered]:
@@ -144,16 +144,16 @@ class FileStream:
         return sorted((row for rows in self.sink.rows.values() for row in rows), key=str)
 
 
-def asked(pace: Pace, *more: str) -> str:
+def stream_lines(pace: Pace, *more: str) -> str:
     reduce = f"reduce = {json.dumps(REDUCERS[1:-1].split(','))}"
-    rules = [] if MERGE in more else [reduce]
-    return "\n".join([f'pace = "{pace}"', f'filter = "{WANTED}"', *rules, *more])
+    lines = [] if MERGE in more else [reduce]
+    return "\n".join([f'pace = "{pace}"', f'filter = "{WANTED}"', *lines, *more])
 
 
 def options(pace: Pace, *more: str) -> str:
-    parts = f"conflation={INTERVAL_MS}ms,pace={pace}"
-    rules = [] if MERGE in more else [f"reduce={REDUCERS}"]
-    return ",".join([parts, *rules, *(["oof"] if OOF in more else [])])
+    interval = f"conflation={INTERVAL_MS}ms,pace={pace}"
+    reduce = [] if MERGE in more else [f"reduce={REDUCERS}"]
+    return ",".join([interval, *reduce, *(["oof"] if OOF in more else [])])
 
 
 EVENT = f'oof = true\ntime = {{field = "/t", watermark = "{LATENESS_MS}ms"}}'
@@ -167,8 +167,8 @@ def test_event_time_whatever_the_batches_are(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: Pace
 ) -> None:
     messages = shared_case()
-    files = FileStream(spark, tmp_path, asked(pace, EVENT), monkeypatch)
-    laid_down(tmp_path / "in", messages, range(FILES))
+    files = FileStream(spark, tmp_path, stream_lines(pace, EVENT), monkeypatch)
+    write_batches(tmp_path / "in", messages, range(FILES))
     files.run()
     expected = event_deliveries(messages, LATENESS_MS, options(pace, OOF), WANTED)
     assert {row.removed for row in expected} == {None, *REMOVED}
@@ -176,7 +176,7 @@ def test_event_time_whatever_the_batches_are(
     assert len(files.sink.rows) == FILES + 1
     assert all(files.sink.rows.values())
     rerun = files.run()
-    assert rerun.totals.batches == 0  # the end is once
+    assert rerun.totals.batches == 0  # a stream is ended once
 
 
 @pytest.mark.nightly
@@ -196,8 +196,8 @@ def test_processing_time_by_the_log_of_spark(
     pace: Pace, more: tuple[str, ...], plan: PlanKind,
 ) -> None:  # fmt: skip
     messages = shared_case()
-    files = FileStream(spark, tmp_path, asked(pace, *more), monkeypatch)
-    laid_down(tmp_path / "in", messages, range(FILES))
+    files = FileStream(spark, tmp_path, stream_lines(pace, *more), monkeypatch)
+    write_batches(tmp_path / "in", messages, range(FILES))
     stream = files.run()
     assert ConflatedBatches(files.definition).plan is plan
     size = MESSAGES // FILES
@@ -215,14 +215,14 @@ def test_processing_time_by_the_log_of_spark(
         expected = expected[:-1]
     if MERGE in more:
         keys = [row.key for row in found[0]]
-        assert len(keys) > len(set(keys)), "some messages are not to be one"
+        assert len(keys) > len(set(keys)), "the merger keeps some messages apart"
         assert (stream.merger_failures or 0) > 0
     assert [sorted(rows, key=str) for rows in found] == [sorted(rows, key=str) for rows in expected]
 
 
 @rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
 @pytest.mark.parametrize("is_elsewhere", [False, True])
-def test_removals_are_sent_by_the_key_of_their_topic(
+def test_oof_by_another_key_than_that_of_the_topic_is_refused(
     tmp_path: Path, journals: Journals, is_elsewhere: bool
 ) -> None:
     spark = cast("SparkSession", None)  # it is refused before Spark is asked
@@ -245,22 +245,22 @@ def test_an_interrupted_end_is_continued_and_a_loss_is_an_error(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = shared_case()
-    files = FileStream(spark, tmp_path, asked(Pace.KEY, EVENT), monkeypatch)
-    laid_down(tmp_path / "in", messages, range(2))
+    files = FileStream(spark, tmp_path, stream_lines(Pace.KEY, EVENT), monkeypatch)
+    write_batches(tmp_path / "in", messages, range(2))
     files.run()
     before = dict(files.sink.rows)
-    # What a kill leaves behind between the sink's commit and the note of it.
+    # As after a kill between the sink's commit and the note `ended`.
     (files.definition.checkpoint / "held" / "ended").unlink()
     # A batch that was written and not noted comes again, from what its predecessor held.
     (files.definition.checkpoint / "spark" / "commits" / "1").unlink()
-    laid_down(tmp_path / "in", messages, range(2, FILES))
+    write_batches(tmp_path / "in", messages, range(2, FILES))
     files.run(to_the_end=False)
     assert list(files.sink.rows) == [*before, "000000002", "000000003"]
     held = files.definition.checkpoint / "held"
     assert sorted(path.name for path in held.glob("0*")) == ["000000002", "000000003"]
     for table in (held / "000000003").iterdir():
         table.unlink()
-    laid_down(tmp_path / "in", messages, range(FILES, FILES + 1))
+    write_batches(tmp_path / "in", messages, range(FILES, FILES + 1))
     failed = files.run(to_the_end=False)
     assert failed.query is not None
     error = from_spark("s", str(failed.query.exception()))
@@ -270,7 +270,7 @@ def test_an_interrupted_end_is_continued_and_a_loss_is_an_error(
 
 @pytest.mark.spark
 @pytest.mark.parametrize("tasks", [pytest.param(1, marks=pytest.mark.nightly), 2])
-def test_spark_agrees_with_one_pass_and_shuffles_only_winners(
+def test_spark_agrees_with_one_pass_and_shuffles_only_the_newest_of_each_key(
     spark: SparkSession, tasks: int
 ) -> None:
     frame = spark.sql(
@@ -311,6 +311,6 @@ def test_a_running_stream_holds_only_what_it_must(
     assert plan_of(conflation(pace, "", "", oof=oof)[0], is_timed=is_timed) is plan
 
 
-def test_a_merger_sees_the_messages_of_a_key_in_their_order() -> None:
+def test_a_merger_needs_the_plan_that_holds_messages() -> None:
     asked = conflation(Pace.BATCH, "", MERGER, oof=False)[0]
     assert plan_of(asked, is_timed=False) is PlanKind.HELD
