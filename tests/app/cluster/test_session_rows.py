@@ -23,6 +23,13 @@ from tidegate.app.topics.system_topics import SESSIONS
 pytestmark = [pytest.mark.redis, rule("session-7")]
 
 
+@pytest.fixture
+def checks_when_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No check of its own runs, and a gateway that is off the roll counts as dead at once."""
+    monkeypatch.setattr(module, "DEAD_S", 0.0)
+    monkeypatch.setattr(module, "CHECK_INTERVAL_S", 3_600.0)
+
+
 def peers_of(gateway: Running) -> Peers:
     assert gateway.gateway.peers is not None
     return gateway.gateway.peers
@@ -57,11 +64,10 @@ async def leaves(gateway: Running) -> None:
     await peers.membership.leave()
 
 
+@pytest.mark.usefixtures("checks_when_called")
 async def test_rows_go_with_the_gateway_that_alone_has_their_sessions(
     redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DEAD_S", 0.0)
-    monkeypatch.setattr(module, "CHECK_INTERVAL_S", 3_600.0)  # it looks when the test calls it
     async with gateways(redis_bus) as (stays, dies):
         peers, places = peers_of(stays), peers_of(dies).locations
         here, moved, parked, lost = [await opened(it) for it in (stays, dies, dies, dies)]
@@ -86,11 +92,10 @@ async def test_rows_go_with_the_gateway_that_alone_has_their_sessions(
         assert shown(stays) == {here, moved}, "nobody can take it up any more"
 
 
+@pytest.mark.usefixtures("checks_when_called")
 async def test_a_gateway_that_was_cut_off_shows_its_sessions_again(
     redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DEAD_S", 0.0)
-    monkeypatch.setattr(module, "CHECK_INTERVAL_S", 3_600.0)
     async with gateways(redis_bus) as (stays, cut_off):
         members = peers_of(cut_off).membership
         session = await opened(cut_off)
@@ -109,12 +114,11 @@ async def test_a_gateway_that_was_cut_off_shows_its_sessions_again(
         await eventually(lambda: session in shown(stays), "it is listed again")
 
 
+@pytest.mark.usefixtures("checks_when_called")
 async def test_a_gateway_that_has_just_come_is_not_taken_for_dead(
     redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No beat lies between its coming and the look."""
-    monkeypatch.setattr(module, "DEAD_S", 0.0)
-    monkeypatch.setattr(module, "CHECK_INTERVAL_S", 3_600.0)
     monkeypatch.setattr(rolls, "HEARTBEAT_S", 3_600.0)
     async with gateways(redis_bus) as (stays, new):
         session = await opened(new)
@@ -135,12 +139,11 @@ async def test_it_is_done_by_who_has_the_duty(
         await eventually(lambda: not shown(stays) | shown(other), "it is gone everywhere")
 
 
+@pytest.mark.usefixtures("checks_when_called")
 async def test_a_row_goes_whose_session_ended_where_its_row_could_not_be_written(
     redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It names the gateway that the session has left, which is alive."""
-    monkeypatch.setattr(module, "DEAD_S", 0.0)
-    monkeypatch.setattr(module, "CHECK_INTERVAL_S", 3_600.0)
     async with gateways(redis_bus) as (left, ended):
         peers = peers_of(ended)
         moved, parked, here = [await opened(left) for _ in range(3)]
