@@ -242,11 +242,18 @@ for _ = 1, 100 do
     local offset, fields = tonumber(string.match(entry[1], '^%d+')), entry[2]
     -- An entry that no gateway wrote may have other fields, or none.
     local at_ms = tonumber(fields[6] or '') or 0
-    local later_bytes = bytes - (tonumber(fields[8] or '') or 0)
-    if offset == last
-        or is_kept(offset, at_ms, later_bytes, tonumber(ARGV[13]), oldest_ms, bytes_max)
-        or is_kept(offset, at_ms, later_bytes, READ_MESSAGES, now_ms - READ_MS, READ_BYTES)
+    local since_bytes = bytes - (tonumber(fields[8] or '') or 0)
+    local function is_in_history(counted)
+        return is_kept(offset, at_ms, counted, tonumber(ARGV[13]), oldest_ms, bytes_max)
+    end
+    if offset == last or is_in_history(since_bytes)
+        or is_kept(offset, at_ms, since_bytes, READ_MESSAGES, now_ms - READ_MS, READ_BYTES)
     then break end
+    -- The bound on bytes may divide an entry: the journal of a gateway has its newest messages.
+    if is_in_history(0) then
+        local later = redis.call('XRANGE', stream, '(' .. entry[1], '+', 'COUNT', 1)[1]
+        if is_in_history(bytes - (tonumber(later[2][8] or '') or 0) + 1) then break end
+    end
     redis.call('XDEL', stream, entry[1])
 end
 redis.call('HSET', state, 'head', string.format('%d', last), 'bytes', string.format('%d', bytes),

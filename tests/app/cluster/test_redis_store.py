@@ -126,7 +126,7 @@ async def test_of_a_plain_topic_only_the_journal_is_kept(shared: Shared) -> None
     [
         ('{"messages":3,"age":"1h"}', ["b2 c1", "d1 e1"]),
         ('{"messages":4,"bytes":"1KiB"}', ["b2 c1", "d1 e1"]),
-        ('{"messages":100,"bytes":"40B"}', ["d1 e1"]),
+        ('{"messages":100,"bytes":"40B"}', ["b2 c1", "d1 e1"]),
         ('{"messages":100,"bytes":"1B"}', ["d1 e1"]),
         ('{"messages":100,"age":"1h"}', ["a1", "b1", "b2 c1", "d1 e1"]),
     ],
@@ -170,6 +170,22 @@ async def test_messages_age_with_those_behind_them(shared: Shared) -> None:
     for at_ms in (0, 1_500, 4_200):
         await store.append("t", Publication([Message(b"%d" % at_ms)], at_ms))
     assert [it.payload for it in (await store.load("t")).journal] == [b"1500", b"4200"]
+
+
+@rule("publish-11")
+async def test_a_request_that_the_bound_on_bytes_divides_stays(shared: Shared) -> None:
+    """Its newest messages are in the journal of each gateway that runs."""
+    store = await shared.store()
+    document = TopicDefinition.parse(b'{"history":{"bytes":"4B"}}')
+    await store.put_topic(TopicRecord("t", document, "e1"))
+    requests = [[b"1"], [b"2", b"3", b"4"], [b"5", b"6"]]
+    for number, payloads in enumerate(requests, start=1):
+        publication = Publication([Message(it) for it in payloads], number * 2 * READ_MS)
+        await store.append("t", publication)
+    assert [it.payload for it in (await store.load("t")).journal] == [
+        *(b"2", b"3", b"4"),
+        *(b"5", b"6"),
+    ]
 
 
 @rule("cluster-13")
