@@ -123,11 +123,12 @@ class TopicLogReader:
         if await self._store.definitions.is_behind():
             return suspects
         # Sources first: what is filled from them begins again with what they have then.
-        return {
-            name: suspects[name]
-            for name in sorted(suspects, key=self._is_filled)
-            if not await self._repair(name, has_gap=suspects[name])
-        }
+        skipped: dict[str, bool] = {}
+        for name in sorted(suspects, key=lambda name: len(self._sources(name))):
+            waits = not skipped.keys().isdisjoint(self._sources(name))
+            if waits or not await self._repair(name, has_gap=suspects[name]):
+                skipped[name] = suspects[name]
+        return skipped
 
     async def _step(self) -> None:
         self._wake.clear()
@@ -274,9 +275,16 @@ class TopicLogReader:
         await self._restart_topic(record, restored)
         return True
 
-    def _is_filled(self, name: str) -> bool:
+    def _sources(self, name: str) -> list[str]:
+        """Return the topics that a topic is filled from, nearest first."""
+        sources: list[str] = []
         entry = self._catalog.served(name)
-        return entry is not None and entry.document.gateway_source is not None
+        while entry is not None and (source := entry.document.gateway_source) is not None:
+            if source.topic in sources:  # definitions that are read one by one may form a cycle
+                break
+            sources.append(source.topic)
+            entry = self._catalog.served(source.topic)
+        return sources
 
     def _names(self) -> list[str]:
         names = (entry.record.name for entry in self._catalog.entries())

@@ -6,6 +6,7 @@ Rules cluster-2 to cluster-4 are tested here (I25 and I26).
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import shutil
 from collections.abc import Iterable, Iterator
@@ -399,6 +400,28 @@ async def test_a_derived_topic_that_the_bus_has_lost_is_filled_again(server: Bus
         await connection.aclose()
         await eventually(lambda: catalog.get("slow").record.epoch != epoch, "it begins again")
         await eventually(is_filled, "it is filled again")
+
+
+@rule("topic-9")
+async def test_a_chain_of_derived_topics_begins_again_in_the_order_of_its_sources(
+    server: BusServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else what the server has lost is written again, from a source that still has it."""
+    chain = ["px", "medium", "late"]  # not in the order of the names
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        for source, name in itertools.pairwise(chain):
+            await gateway.topic(name, key=[], source={"topic": source, "interval": "100ms"})
+        server.kill()
+        server.start()
+        await published(gateway, A1)
+
+        def restarted() -> list[str]:
+            records = [it for it in caplog.records if "restarts in epoch" in it.getMessage()]
+            return [name for it in records if (name := it.getMessage().split()[0]) in chain]
+
+        await eventually(lambda: set(restarted()) == set(chain), "all begin again")
+        assert restarted() == chain
 
 
 @pytest.mark.parametrize("deleted", [b"2-0", b"1-0"])
