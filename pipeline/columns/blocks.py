@@ -8,7 +8,6 @@ name and two numbers. Only conflated rows pass through Java.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, Any
@@ -55,7 +54,7 @@ COMPRESSED = (".gz", ".bz2", ".zst")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SPACE = " \t\r\n"
 LINE_BREAK = ord("\n")
-CONTROL_BELOW, MAX_BYTE = ord(" "), 0xFF
+CONTROL_BELOW = ord(" ")
 _SCHEMA = arrow_schema(PUBLISHED)
 
 
@@ -280,25 +279,13 @@ def _texts(block_format: BlockFormat, address: str, start: int, end: int) -> Ite
     files, path = block_format.opened(address)
     if path.endswith(COMPRESSED):
         with files.open_input_stream(path) as stream:
-            yield from _whole_lines(_read_ahead(stream))
+            yield from _whole_lines(iter(lambda: stream.read(READ_BYTES), b""))
         return
     with files.open_input_file(path) as file:
         first, last = _line_from(file, start), _line_from(file, end)
         file.seek(first)
         sizes = (min(READ_BYTES, last - at) for at in range(first, last, READ_BYTES))
         yield from _whole_lines(map(file.read, sizes), has_mark=start == 0)
-
-
-def _read_ahead(stream: pa.NativeFile) -> Iterator[bytes]:
-    """Yield a compressed file in pieces; a thread unpacks the next one while this one is decoded.
-
-    Such a file is one task, however many cores there are, and unpacking needs no interpreter.
-    """
-    with ThreadPoolExecutor(1, "unpack") as unpacking:
-        following = unpacking.submit(stream.read, READ_BYTES)
-        while read := following.result():
-            following = unpacking.submit(stream.read, READ_BYTES)
-            yield read
 
 
 def _line_from(file: pa.NativeFile, at: int) -> int:
@@ -365,7 +352,7 @@ def on_one_line(checked: pa.Array) -> pa.Array:
     """
     # Over all their bytes: Arrow's search in each of them costs more than decoding it.
     _, _, content = checked.buffers()
-    if content is None or np.frombuffer(content, np.uint8).min(initial=MAX_BYTE) >= CONTROL_BELOW:
+    if content is None or not (np.frombuffer(content, np.uint8) < CONTROL_BELOW).any():
         return checked
     texts = checked.view(pa.string())
     for line_break in ("\n", "\r"):
