@@ -28,11 +28,13 @@ from tidegate.app.http.requests import LONG_POLL, has_ending, live_in
 from tidegate.app.http.scope import TRANSPORT_EXTENSION
 from tidegate.app.http.transport.proxies import TrustedProxies
 from tidegate.app.http.wire import (
-    RequestBounds,
+    PIPELINE_MAX,
     Stage,
     Stopped,
+    check_head,
+    check_progress,
     cors_fields,
-    head_problem,
+    headers_too_large,
     problem_bytes,
     without_body,
     without_upgrade,
@@ -54,7 +56,7 @@ LINGER_S: Final = 1.0
 LINGER_BYTES_MAX: Final = 1 << 20
 BODY_LINGER_BYTES_MAX: Final = 64 << 20
 
-NOT_VALID: Final = Refused("message-invalid", "Not a valid HTTP request.")
+NOT_VALID: Final = "Not a valid HTTP request."
 
 logger = logging.getLogger("tidegate.http")
 
@@ -154,9 +156,8 @@ class GatewayProtocol(asyncio.Protocol):
         self._parser = _new_parser(self)
         self._deadline, self._keep_alive = Deadline(self._loop), Deadline(self._loop)
         self._idle_since_s: float | None = None
-        self._bounds = RequestBounds(settings)
+        self._silent_bytes = 0  # received since the header began, or a piece of the body came
         self._stage = Stage.IDLE
-        self._refusal = b""
         self._plain_head: bytes | None = None
         self._is_proxied = self._is_feeding = False
         self._left_to_discard_bytes = 0
@@ -232,15 +233,17 @@ class GatewayProtocol(asyncio.Protocol):
         # Line ends between requests are passed over, but may not hold an idle connection open.
         if self._stage is Stage.IDLE and (received.strip(b"\r\n") or not self._unanswered()):
             self._enter(Stage.HEAD)
-        self._bounds.received(len(received))
+        self._silent_bytes += len(received)
         try:
             self._is_feeding = True
             self._feed(received)
             if self._stage is Stage.HEAD or self._stage is Stage.BODY:
-                self._stop_for(self._bounds.silence_problem())
+                check_progress(self._url, self._silent_bytes, self.settings)
                 self._watch_stage()
-        except (httptools.HttpParserError, Stopped):
-            self._refuse(self._refusal or self._answer_to(NOT_VALID))
+        except Refused as refused:
+            self._refuse(self._answer_to(refused))
+        except httptools.HttpParserError as error:
+            self._refuse(self._answer_to_error(error))
         finally:
             self._is_feeding = False
         self._begin_held()
@@ -415,47 +418,57 @@ class GatewayProtocol(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """Begin a request."""
         self._url, self._headers, self._expects_continue = b"", [], False
-        self._bounds.begin_header()
         if self._stage is Stage.IDLE:  # it follows another one in the same read
             self._enter(Stage.HEAD)
 
     def on_url(self, url: bytes) -> None:
         """Append a piece of the request's target."""
         self._url += url
-        self._stop_for(self._bounds.target_problem(self._url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Append a header field; ignore trailers."""
+        """Append a header field; ignore trailers.
+
+        Raises:
+            Refused: headers-too-large.
+        """
         if self._stage is not Stage.HEAD:
             return
-        self._stop_for(self._bounds.field_problem(name, value, len(self._headers)))
+        # Here already: ten thousand empty fields cost more time than their bytes say.
+        if len(self._headers) == self.settings.header_count_max:
+            raise headers_too_large(self.settings)
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self._expects_continue = True
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Check the whole header, then begin the request, or let it wait for its turn."""
+        """Check the whole header, then begin the request, or let it wait for its turn.
+
+        Raises:
+            Refused: the header cannot be answered, or too many requests wait already.
+            Stopped: there is no room for the connection.
+        """
         parser, headers = self._parser, self._headers
         assert self.connection is not None
         version: str = parser.get_http_version()
         method: bytes = parser.get_method()
-        self._stop_for(head_problem(version, self._url, headers))
+        check_head(version, self._url, headers, self.settings)
         if method == b"CONNECT":  # always an upgrade for the parser
-            self._stop_for(NOT_VALID)
+            raise Refused("message-invalid", NOT_VALID)
         if parser.should_upgrade():
             self._plain_head = without_upgrade(method, self._url, version, headers)
             return
-        self._stop_for(self._bounds.pipeline_problem(len(self._waiting)))
+        if len(self._waiting) == PIPELINE_MAX:
+            raise Refused("limit-reached", "Too many requests at once on one connection.")
         scope = self._scope(method.decode("ascii"), version)
         if self._is_proxied:
             self._limits.attribute(self.connection, self._proxies.note(scope))
         is_admitted = self._limits.admits(self.connection)
         if not is_admitted:  # no room; a health check gets this one response
             allowed = self.settings.allowed_origins
-            self._refusal = self._limits.refusal(self.connection, self._url, headers, allowed)
-            if self._refusal:
-                raise Stopped
+            refusal = self._limits.refusal(self.connection, self._url, headers, allowed)
+            if refusal:
+                raise Stopped(refusal)
         exchange = self._parsed = Exchange(
             self,
             scope,
@@ -496,11 +509,11 @@ class GatewayProtocol(asyncio.Protocol):
 
     def on_chunk_header(self) -> None:
         """Note that a chunk begins, so the body is progressing."""
-        self._bounds.restart_silence()
+        self._silent_bytes = 0
 
     def on_body(self, body: bytes) -> None:
         """Append a piece of the body."""
-        self._bounds.restart_silence()
+        self._silent_bytes = 0
         exchange = self._parsed
         if exchange is None or exchange.is_complete:
             return  # nobody wants it any more
@@ -520,17 +533,11 @@ class GatewayProtocol(asyncio.Protocol):
 
     # Limits and deadlines
 
-    def _stop_for(self, problem: Refused | None) -> None:
-        """Stop the parser if there is a problem."""
-        if problem is not None:
-            self._refusal = self._answer_to(problem)
-            raise Stopped
-
     def _enter(self, stage: Stage) -> None:
         if self._stage is not Stage.IDLE:  # the deadline of a first header began at accept
             self._deadline.end()
         self._stage = stage
-        self._bounds.restart_silence()
+        self._silent_bytes = 0
 
     def _watch_stage(self) -> None:
         """Start the deadline of an unfinished header or body, once for all of it."""
@@ -552,6 +559,15 @@ class GatewayProtocol(asyncio.Protocol):
     def _answer_to(self, problem: Refused) -> bytes:
         # With the fields that were read so far: an Origin among them may read it.
         return problem_bytes(problem, cors_fields(self.settings.allowed_origins, self._headers))
+
+    def _answer_to_error(self, error: httptools.HttpParserError) -> bytes:
+        # What one of our callbacks has raised; none has, where the parser itself finds a fault.
+        cause = error.__context__
+        if isinstance(cause, Stopped):
+            return cause.answer
+        if isinstance(cause, Refused):
+            return self._answer_to(cause)
+        return self._answer_to(Refused("message-invalid", NOT_VALID))
 
     def _refuse(self, answer: bytes) -> None:
         """Answer in the application's place and close; earlier requests get theirs first."""
@@ -625,7 +641,7 @@ class GatewayProtocol(asyncio.Protocol):
         """Answer a request here if it stands alone; else let the application answer, in a task."""
         if exchange.is_cut:
             return
-        if kind is not None and not self.is_full and self.can_hand_over(exchange.scope):
+        if kind is not None and self._room is None and self.can_hand_over(exchange.scope):
             assert self._hot_path is not None
             try:
                 if self._hot_path.answer(exchange, kind, self.hand_over):

@@ -114,101 +114,89 @@ class Stage(Enum):
 
 
 class Stopped(Exception):
-    """Stops the parser from inside one of its callbacks; the problem waits in the protocol."""
+    """Stops the parser from inside one of its callbacks.
+
+    Args:
+        answer: what the connection gets in place of the application's answer.
+    """
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__()
+        self.answer = answer
 
 
 # Pipelined requests; more are not read (RFC 9112 allows closing the connection).
 PIPELINE_MAX: Final = 16
 
 
-class RequestBounds:
-    """Bounds what the parser of one connection takes in; httptools itself has no limit.
+def check_progress(target: bytes, silent_bytes: int, settings: Settings) -> None:
+    """Refuse a request that grows without an end; httptools itself has no limit.
 
-    Each check returns the problem that stops the parser, or None.
+    httptools calls back for a field once it is whole, so an endless field, and endless trailers,
+    would grow unseen.
+
+    Args:
+        target: what has come of the request's target.
+        silent_bytes: received since the header began, or a piece of the body came.
+        settings: have the bounds.
+
+    Raises:
+        Refused: uri-too-long or headers-too-large.
     """
-
-    __slots__ = ("_header_bytes", "_settings", "_silent_bytes")
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._header_bytes = 0
-        self._silent_bytes = 0  # received since the header began, or a piece of the body came
-
-    def begin_header(self) -> None:
-        """Count the fields of a new header."""
-        self._header_bytes = 0
-
-    def received(self, size_bytes: int) -> None:
-        """Count bytes that the parser is about to get."""
-        self._silent_bytes += size_bytes
-
-    def restart_silence(self) -> None:
-        """Count silent bytes from here: a header begins, or a piece of a body came."""
-        self._silent_bytes = 0
-
-    def target_problem(self, target: bytes) -> Refused | None:
-        """Return the problem of a target that is too long; checked as its pieces come."""
-        if len(target) <= self._settings.uri_bytes_max:
-            return None
-        detail = f"The target has at most {self._settings.uri_bytes_max} bytes."
-        return Refused("uri-too-long", detail)
-
-    def field_problem(self, name: bytes, value: bytes, fields_before: int) -> Refused | None:
-        """Count a field; return the problem of a header with too many fields or bytes."""
-        self._header_bytes += len(name) + len(value) + len(b": \r\n")
-        # Both are bounded: ten thousand empty fields cost more memory than their bytes say.
-        if (
-            self._header_bytes > self._settings.header_bytes_max
-            or fields_before >= self._settings.header_count_max
-        ):
-            return self._too_large()
-        return None
-
-    def pipeline_problem(self, waiting: int) -> Refused | None:
-        """Return the problem of one more request, while so many wait for their turn."""
-        if waiting < PIPELINE_MAX:
-            return None
-        return Refused("limit-reached", "Too many requests at once on one connection.")
-
-    def silence_problem(self) -> Refused | None:
-        """Return the problem of bytes that the parser swallows: endless fields, endless trailers.
-
-        httptools calls back for a field once it is whole, so one without an end would grow unseen.
-        """
-        bytes_max = self._settings.header_bytes_max + self._settings.uri_bytes_max
-        is_within = self._silent_bytes <= bytes_max + REQUEST_LINE_REST_BYTES
-        return None if is_within else self._too_large()
-
-    def _too_large(self) -> Refused:
-        return Refused(
-            "headers-too-large",
-            f"The header has at most {self._settings.header_count_max} fields "
-            f"and {self._settings.header_bytes_max} bytes.",
-        )
+    if len(target) > settings.uri_bytes_max:
+        raise _too_long(settings)
+    bytes_max = settings.header_bytes_max + settings.uri_bytes_max + REQUEST_LINE_REST_BYTES
+    if silent_bytes > bytes_max:
+        raise headers_too_large(settings)
 
 
-def head_problem(version: str, target: bytes, fields: Fields) -> Refused | None:
-    """Return the problem of a request's header, if any; names of `fields` are lower-case."""
-    names = [name for name, _ in fields]
-    codings = [value.lower() for name, value in fields if name == b"transfer-encoding"]
+def headers_too_large(settings: Settings) -> Refused:
+    """Return the refusal of a header with too many fields or bytes."""
+    return Refused(
+        "headers-too-large",
+        f"The header has at most {settings.header_count_max} fields "
+        f"and {settings.header_bytes_max} bytes.",
+    )
+
+
+def _too_long(settings: Settings) -> Refused:
+    return Refused("uri-too-long", f"The target has at most {settings.uri_bytes_max} bytes.")
+
+
+def check_head(version: str, target: bytes, fields: Fields, settings: Settings) -> None:
+    """Check the whole header of a request; names of `fields` are lower-case.
+
+    Raises:
+        Refused: uri-too-long, headers-too-large, message-invalid or host-not-allowed.
+    """
+    size_bytes = hosts = 0
+    codings: list[bytes] = []
+    has_length = False
+    for name, value in fields:
+        size_bytes += len(name) + len(value) + len(b": \r\n")
+        if name == b"host":
+            hosts += 1
+        elif name == b"transfer-encoding":
+            codings.append(value.lower())
+        elif name == b"content-length":
+            has_length = True
+    if len(target) > settings.uri_bytes_max:
+        raise _too_long(settings)
+    if size_bytes > settings.header_bytes_max:
+        raise headers_too_large(settings)
     if version not in {"1.0", "1.1"}:
-        return Refused("message-invalid", "The gateway speaks HTTP/1.1.")
+        raise Refused("message-invalid", "The gateway speaks HTTP/1.1.")
     # HTTP/1.0 has no Host, and probes of load balancers speak it.
     is_probe = version == "1.0" and target.decode("latin-1") in HEALTH_PATHS
-    if names.count(b"host") != 1 and not (is_probe and not names.count(b"host")):
-        return HttpRefused("host-not-allowed", "A request has one Host header.", status=400)
-    # A length and a coding at once may be read in two ways (RFC 9112, 6.1): request smuggling.
-    if codings not in ([], [b"chunked"]) or (codings and b"content-length" in names):
-        return Refused("message-invalid", "A body has a length or is chunked, nothing else.")
-    # A proxy of HTTP/1.0 knows no codings, and would take the chunks for the next request.
-    if codings and version == "1.0":
-        return Refused("message-invalid", "A body of HTTP/1.0 has a length.")
+    if hosts != 1 and not (is_probe and not hosts):
+        raise HttpRefused("host-not-allowed", "A request has one Host header.", status=400)
+    if codings:
+        _check_codings(codings, version, has_length=has_length)
     # A browser keeps it to itself. A proxy may read a path with one otherwise than we do.
     if b"#" in target:
-        return Refused("message-invalid", "The request's target has no fragment.")
+        raise Refused("message-invalid", "The request's target has no fragment.")
     if not target.startswith(b"/"):
-        return _absolute_target_problem(target, fields)
-    return None
+        _check_absolute_target(target, fields)
 
 
 def without_upgrade(method: bytes, target: bytes, version: str, fields: Fields) -> bytes:
@@ -221,12 +209,20 @@ def without_upgrade(method: bytes, target: bytes, version: str, fields: Fields) 
     return b"\r\n".join([*lines, b"", b""])
 
 
-def _absolute_target_problem(target: bytes, fields: Fields) -> Refused | None:
+def _check_codings(codings: list[bytes], version: str, *, has_length: bool) -> None:
+    # A length and a coding at once may be read in two ways (RFC 9112, 6.1): request smuggling.
+    if codings != [b"chunked"] or has_length:
+        raise Refused("message-invalid", "A body has a length or is chunked, nothing else.")
+    # A proxy of HTTP/1.0 knows no codings, and would take the chunks for the next request.
+    if version == "1.0":
+        raise Refused("message-invalid", "A body of HTTP/1.0 has a length.")
+
+
+def _check_absolute_target(target: bytes, fields: Fields) -> None:
     """Refuse a whole URL (proxies send one) that names another host than the Host header."""
     scheme, _, rest = target.partition(b"://")
     host = next(value for name, value in fields if name == b"host")
     if scheme.lower() not in {b"http", b"https"}:
-        return Refused("message-invalid", "The request's target is not a path.")
+        raise Refused("message-invalid", "The request's target is not a path.")
     if rest.partition(b"/")[0].lower() != host.lower():
-        return HttpRefused("host-not-allowed", "The target names another host.", status=400)
-    return None
+        raise HttpRefused("host-not-allowed", "The target names another host.", status=400)

@@ -2,9 +2,12 @@
 
 import pytest
 
-from tidegate.app.http.wire import Fields, head_problem, without_upgrade
+from tidegate.app.http.wire import Fields, check_head, check_progress, without_upgrade
+from tidegate.app.refusals import Refused
+from tidegate.app.settings.settings import Settings
 
 HOST = (b"host", b"localhost:1")
+SETTINGS = Settings(header_bytes_max=1_024, uri_bytes_max=100)
 
 
 @pytest.mark.parametrize(
@@ -17,10 +20,13 @@ HOST = (b"host", b"localhost:1")
     ],
 )
 def test_a_header_that_is_right(target: bytes, fields: Fields) -> None:
-    assert head_problem("1.1", target, fields) is None
-    old = head_problem("1.0", target, fields)
+    check_head("1.1", target, fields, SETTINGS)
     # Codings came with HTTP/1.1.
-    assert (old is None) == all(name != b"transfer-encoding" for name, _ in fields)
+    if any(name == b"transfer-encoding" for name, _ in fields):
+        with pytest.raises(Refused):
+            check_head("1.0", target, fields, SETTINGS)
+    else:
+        check_head("1.0", target, fields, SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +48,30 @@ def test_a_header_that_is_right(target: bytes, fields: Fields) -> None:
     ],
 )  # fmt: skip
 def test_a_header_that_is_not(version: str, target: bytes, fields: Fields, code: str) -> None:
-    problem = head_problem(version, target, fields)
-    assert problem is not None
-    assert (problem.code, problem.status) == (code, 400)
+    with pytest.raises(Refused) as refused:
+        check_head(version, target, fields, SETTINGS)
+    assert (refused.value.code, refused.value.status) == (code, 400)
+
+
+@pytest.mark.parametrize(
+    ("target", "fields", "code"),
+    [
+        (b"/" + b"a" * 100, [HOST], "uri-too-long"),
+        (b"/", [HOST, (b"x", b"y" * 1_024)], "headers-too-large"),
+    ],
+)
+def test_a_header_that_is_too_large(target: bytes, fields: Fields, code: str) -> None:
+    with pytest.raises(Refused, match=code):
+        check_head("1.1", target, fields, SETTINGS)
+
+
+def test_a_request_that_grows_without_an_end() -> None:
+    most = 1_024 + 100 + 64
+    check_progress(b"/" * 100, most, SETTINGS)
+    with pytest.raises(Refused, match="uri-too-long"):
+        check_progress(b"/" * 101, most, SETTINGS)
+    with pytest.raises(Refused, match="headers-too-large"):
+        check_progress(b"/", most + 1, SETTINGS)
 
 
 def test_what_asks_for_another_protocol_is_left_out() -> None:
