@@ -24,7 +24,7 @@ from tidegate.app.http.answers import PIECE_BYTES, body_pieces
 from tidegate.app.http.exchange import Exchange
 from tidegate.app.http.middleware import Checks, ProtectiveFields
 from tidegate.app.http.protocol import HandOver, RequestKind
-from tidegate.app.http.publish_request import PublishRequest
+from tidegate.app.http.publish_request import PLAIN, PublishRequest
 from tidegate.app.http.requests import (
     PATHS_MAX,
     TOPICS_PATH,
@@ -83,7 +83,7 @@ class HotPath:
     def kind_of(self, exchange: Exchange) -> RequestKind | None:
         """Return the kind of a request that may be answered here, by its header; else None."""
         scope = exchange.scope
-        kind = kind_at(scope["method"], raw_path(scope))
+        kind = kind_at(scope["method"], scope["raw_path"])
         if kind is None or not exchange.keep_alive or exchange.expects_continue:
             return None
         # The answers to pages of other origins have more fields.
@@ -138,7 +138,7 @@ class HotPath:
                 return None
             subject.grants.require(WRITE, name)
         asked = PublishRequest.read(scope, self._gateway.store)
-        return (name, asked.form, subject) if asked in messages.PLAIN else None
+        return (name, asked.form, subject) if asked in PLAIN.values() else None
 
     def _publish(self, exchange: Exchange) -> bool:
         scope = exchange.scope

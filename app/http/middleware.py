@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,13 +22,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidegate.app.http.access_log import AccessLog
 from tidegate.app.http.problems import POLLED, STREAMS, HttpRefused, refusal_of, response_of
 from tidegate.app.http.requests import (
+    PATHS_MAX,
     TOPICS_PATH,
     has_ending,
     live_in,
-    polled_topic,
+    polled_target_in,
     raw_path,
-    topic_name,
-    topic_or_pattern,
+    target_in,
+    topic_in,
 )
 from tidegate.app.http.scope import FOREIGN, TRANSPORT_EXTENSION
 from tidegate.app.http.transport.proxies import FORWARDED, Forwarded
@@ -290,6 +292,26 @@ def _methods(route: BaseRoute, scope: Scope) -> set[str]:
     return set(getattr(route, "methods", None) or ()) if match is not Match.NONE else set()
 
 
+class PageFields(NamedTuple):
+    """The header fields that tell where a request comes from, in lower case.
+
+    `hosts`: of Host. `origins`: of Origin. `sites`: of Sec-Fetch-Site.
+    """
+
+    hosts: list[str]
+    origins: list[str]
+    sites: list[str]
+
+    @classmethod
+    def of(cls, scope: Scope) -> PageFields:
+        """Return those of a request."""
+        found: dict[bytes, list[str]] = {b"host": [], b"origin": [], b"sec-fetch-site": []}
+        for name, value in scope["headers"]:
+            if name in found:
+                found[name].append(value.decode("latin-1").lower())
+        return cls(*found.values())
+
+
 class Checks:
     """Refuses a foreign Host, other sites' writes and paths with tricks before any route."""
 
@@ -303,26 +325,40 @@ class Checks:
         Raises:
             Refused: host-not-allowed, origin-not-allowed, topic-invalid or not-found.
         """
+        page = PageFields.of(scope)
         try:
-            self._check_host(scope)
+            self._check_hosts(page.hosts, scope.get(FORWARDED))
         except Refused:
             if scope["path"] not in HEALTH_PATHS:
                 raise
             # A probe, which asks by address; or a page of another site, which must learn no names.
             scope[FOREIGN] = True
-        check_origin(scope, self._allowed_origins)
+        if scope["method"] not in SAFE_METHODS or _is_stream(scope):
+            self._check_origin(scope, page)
         check_path(scope)
 
-    def _check_host(self, scope: Scope) -> None:
-        named = _values(scope, b"host")
-        if len(named) != 1:
+    def _check_hosts(self, hosts: list[str], said: Forwarded | None) -> None:
+        if len(hosts) != 1:
             raise HttpRefused("host-not-allowed", "A request has one Host header.", status=400)
         # Both of a proxy's: a page may have written X-Forwarded-Host itself, past a proxy that
         # leaves it alone.
-        said: Forwarded | None = scope.get(FORWARDED)
-        named += [] if said is None or said.host is None else [said.host]
+        named = hosts if said is None or said.host is None else [*hosts, said.host]
         if not all(map(self._is_host_allowed, named)):
             raise Refused("host-not-allowed", "The gateway does not answer to this host name.")
+
+    def _check_origin(self, scope: Scope, page: PageFields) -> None:
+        """Refuse changes and streams by pages of another origin; only browsers send one.
+
+        A stream is a session, which a page could open without reading it, and as many as there may
+        be.
+        """
+        allowed = self._allowed_origins
+        # All of them: a second Origin header must not hide behind an allowed first one.
+        for origin in () if ANY_ORIGIN in allowed else page.origins:
+            if origin not in allowed and not _is_own(scope, origin, page.hosts):
+                raise Refused("origin-not-allowed", OTHER_ORIGIN)
+        if not page.origins and not OTHER_SITES.isdisjoint(page.sites):
+            raise Refused("origin-not-allowed", "A page of another site may do nothing here.")
 
 
 class RequestChecks:
@@ -349,16 +385,20 @@ def check_path(scope: Scope) -> None:
     Raises:
         Refused: topic-invalid for a name that is none, not-found for other encoded paths.
     """
-    path = raw_path(scope)
+    _check_path(raw_path(scope))
+
+
+@lru_cache(maxsize=PATHS_MAX)
+def _check_path(path: bytes) -> None:
     is_tricky = b"%" in path
     if path.startswith(TOPICS_PATH):
         rest = path.removeprefix(TOPICS_PATH).split(b"/")[1:]
         if rest == [b"subscribe"]:
-            topic_or_pattern(scope)
+            target_in(path)
         elif rest == [b"stream"]:
-            polled_topic(scope)
+            polled_target_in(path)
         else:
-            topic_name(scope)
+            topic_in(path)
         # Only a record's key is text of any kind.
         is_tricky = b"%" in b"/".join(rest) and rest[0] != b"sow"
     if is_tricky:
@@ -385,35 +425,14 @@ OTHER_ORIGIN = (
 )
 
 
-def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
-    """Refuse changes and streams by pages of another origin; only browsers send one.
-
-    A stream is a session, which a page could open without reading it, and as many as there may be.
-
-    Args:
-        scope: the scope of a request whose Host is one of ours.
-        allowed: origins beside the one that Host names, such as `https://desk.example`.
-
-    Raises:
-        Refused: origin-not-allowed.
-    """
-    # A polled stream is one while it waits, or sends events.
+def _is_stream(scope: Scope) -> bool:
+    """Return True for a stream, and for a polled one while it waits or sends events."""
     path = scope["path"]
     waits = has_ending(path, POLLED) and live_in(scope["query_string"]) != ""
-    is_stream = (waits or has_ending(path, STREAMS)) and scope["method"] != "OPTIONS"
-    if scope["method"] in SAFE_METHODS and not is_stream:
-        return
-    # All of them: a second Origin header must not hide behind an allowed first one.
-    origins = _values(scope, b"origin")
-    if ANY_ORIGIN not in allowed and any(
-        origin not in allowed and not _is_own(scope, origin) for origin in origins
-    ):
-        raise Refused("origin-not-allowed", OTHER_ORIGIN)
-    if not origins and not OTHER_SITES.isdisjoint(_values(scope, b"sec-fetch-site")):
-        raise Refused("origin-not-allowed", "A page of another site may do nothing here.")
+    return (waits or has_ending(path, STREAMS)) and scope["method"] != "OPTIONS"
 
 
-def _is_own(scope: Scope, origin: str) -> bool:
+def _is_own(scope: Scope, origin: str, hosts: list[str]) -> bool:
     """Return True for our own origin.
 
     A proxy that is not trusted may have terminated TLS, so plain HTTP here says nothing.
@@ -424,15 +443,10 @@ def _is_own(scope: Scope, origin: str) -> bool:
     if scheme not in DEFAULT_PORTS or (is_known and scheme != scope["scheme"]):
         return False
     default_port = DEFAULT_PORTS[scheme]
-    named = _values(scope, b"host")
-    if len(named) != 1:  # a probe of HTTP/1.0, which may have none
+    if len(hosts) != 1:  # a probe of HTTP/1.0, which may have none
         return False
-    host = named[0] if said is None or said.host is None else said.host.lower()
+    host = hosts[0] if said is None or said.host is None else said.host.lower()
     return authority.removesuffix(default_port) == host.removesuffix(default_port)
-
-
-def _values(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1").lower() for key, value in scope["headers"] if key == name]
 
 
 class HeadAsGet:

@@ -141,8 +141,7 @@ class PublishHeaders(Headers):
     ] = None
 
 
-_NO_QUERY, _NO_HEADERS = PublishQuery(), PublishHeaders()
-_HEADER_NAMES = frozenset(name.lower().encode("ascii") for name in PublishHeaders.reads)
+_HEADERS = frozenset(name.lower().encode("ascii") for name in PublishHeaders.reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +167,10 @@ class PublishRequest:
             Refused: unsupported-media-type, options-invalid or message-invalid.
         """
         media_type = content_type(scope, MEDIA_TYPES)
-        # Most requests have no parameters at all: an answer that is known costs nothing.
-        query = query_of(PublishQuery, scope) if scope["query_string"] else _NO_QUERY
-        is_plain = _HEADER_NAMES.isdisjoint(name for name, _ in scope["headers"])
-        headers = _NO_HEADERS if is_plain else PublishHeaders.read(scope)
+        asks_nothing = not scope["query_string"] and _HEADERS.isdisjoint(dict(scope["headers"]))
+        if asks_nothing and media_type in PLAIN:
+            return PLAIN[media_type]
+        query, headers = query_of(PublishQuery, scope), PublishHeaders.read(scope)
         delta = _is_delta(query.delta, media_type)
         query.check(store)
         stage, retry_key = headers.tidegate_stage, headers.idempotency_key
@@ -219,6 +218,14 @@ class PublishRequest:
         digest.update(b"\n")
         digest.update(body)
         return digest.digest()
+
+
+PLAIN = {
+    JSON: PublishRequest(JSON, BodyForm(), None, None, None, None),
+    NDJSON: PublishRequest(NDJSON, BodyForm(lined=True), None, None, None, None),
+}
+"""What most requests are, by media type. They are published in one iteration, where nothing has to
+be waited for."""
 
 
 def own_name(sub: str | None, name: str) -> str:

@@ -64,11 +64,12 @@ def topic_name(scope: Scope) -> str:
     Raises:
         Refused: topic-invalid.
     """
-    return _topic_in(raw_path(scope))
+    return topic_in(raw_path(scope))
 
 
 @lru_cache(maxsize=PATHS_MAX)
-def _topic_in(path: bytes) -> str:
+def topic_in(path: bytes) -> str:
+    """Return the topic in a path, as `topic_name` does."""
     # A name needs no percent sign, so one is a trick: %2f would be a slash to another server.
     tail = path.removeprefix(TOPICS_PATH)
     return checked_topic_name(tail.split(b"/", 1)[0].decode("latin-1"))
@@ -80,11 +81,12 @@ def topic_or_pattern(scope: Scope) -> str | TopicPattern:
     Raises:
         Refused: topic-invalid.
     """
-    return _target_in(raw_path(scope))
+    return target_in(raw_path(scope))
 
 
 @lru_cache(maxsize=PATHS_MAX)
-def _target_in(path: bytes) -> str | TopicPattern:
+def target_in(path: bytes) -> str | TopicPattern:
+    """Return the topic or the pattern in a path, as `topic_or_pattern` does."""
     part = path.removeprefix(TOPICS_PATH).split(b"/", 1)[0]
     text = _ENCODED.sub(lambda code: b"*" if code[1].lower() == b"2a" else b">", part)
     name = text.decode("latin-1")
@@ -99,7 +101,12 @@ def polled_topic(scope: Scope) -> str:
     Raises:
         Refused: topic-invalid; of a pattern with what to do instead.
     """
-    found = topic_or_pattern(scope)
+    return polled_target_in(raw_path(scope))
+
+
+def polled_target_in(path: bytes) -> str:
+    """Return the topic in a path, as `polled_topic` does."""
+    found = target_in(path)
     if isinstance(found, str):
         return found
     detail = "A position is of one topic. Poll each topic of the pattern, or subscribe to it."
@@ -112,7 +119,12 @@ def writable_topic_name(scope: Scope) -> str:
     Raises:
         Refused: topic-invalid, or topic-read-only for the gateway's own topics.
     """
-    return checked_writable_name(topic_name(scope))
+    return _writable_in(raw_path(scope))
+
+
+@lru_cache(maxsize=PATHS_MAX)
+def _writable_in(path: bytes) -> str:
+    return checked_writable_name(topic_in(path))
 
 
 def session_id(scope: Scope) -> str:
@@ -251,14 +263,21 @@ def content_type(scope: Scope, taken: tuple[str, ...]) -> str:
     Raises:
         Refused: unsupported-media-type or unsupported-encoding.
     """
-    found = [value for key, value in scope["headers"] if key == b"content-type"]
-    name, *parameters = (p.strip().lower() for p in b",".join(found).decode("latin-1").split(";"))
-    charsets = [p for p in parameters if p.startswith("charset")]
-    is_utf8 = all(p in {"charset=utf-8", 'charset="utf-8"'} for p in charsets)
-    if name not in taken or not is_utf8:
+    fields = [value for name, value in scope["headers"] if name == b"content-type"]
+    media_type = _media_type_in(b",".join(fields))
+    if media_type not in taken:
         raise Refused("unsupported-media-type", f"Content-Type is {listed(taken)}, in UTF-8.")
     require_no_encoding(scope)
-    return name
+    return media_type
+
+
+@lru_cache(maxsize=256)  # most clients send one of a few
+def _media_type_in(field: bytes) -> str:
+    """Return the media type of Content-Type; "" if it has another encoding than UTF-8."""
+    name, *parameters = (part.strip().lower() for part in field.decode("latin-1").split(";"))
+    charsets = [each for each in parameters if each.startswith("charset")]
+    is_utf8 = all(each in {"charset=utf-8", 'charset="utf-8"'} for each in charsets)
+    return name if is_utf8 else ""
 
 
 def require_no_encoding(scope: Scope) -> None:

@@ -173,13 +173,6 @@ async def publish(request: Request) -> Response:
             entry = await found()
 
 
-PLAIN = (
-    PublishRequest(JSON, BodyForm(), None, None, None, None),
-    PublishRequest(NDJSON, BodyForm(lined=True), None, None, None, None),
-)
-"""What is published in one iteration, where nothing has to be waited for."""
-
-
 def publish_at_once(
     gateway: Gateway, name: str, form: BodyForm, subject: Subject | None, payload: bytes
 ) -> bytes | None:
@@ -199,7 +192,7 @@ def publish_at_once(
         return None
     gateway.quotas.check_publish(subject)
     items = gateway.ingest.check_at_once(entry, payload, form)
-    if not items:
+    if items is None:
         return None
     appended = gateway.writer.write_at_once(entry, items)
     gateway.quotas.note_publish(subject, messages, len(payload))
