@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidegate.keys.text.duration import SECOND
+
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds for times: from half a millisecond to the write time-out's default."""
 
 BYTES = (256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0)
 """Upper bounds for sizes: from a single value to the most that is written at once."""
-
-NS_PER_S = 1_000_000_000
 
 
 class Histogram:
@@ -36,10 +36,6 @@ class Histogram:
         """Count a value, once or several times."""
         self._counts[bisect_left(self._bounds, value)] += times
         self.total += value * times
-
-    def note_ns(self, duration_ns: int) -> None:
-        """Count a duration, kept in seconds."""
-        self.note(duration_ns / NS_PER_S)
 
     @property
     def count(self) -> int:
@@ -88,7 +84,7 @@ class Counters:
     def wrote(self, size_bytes: int, duration_ns: int) -> None:
         """Count what a stream wrote at once, and how long its socket took to have room again."""
         self.write_bytes.note(size_bytes)
-        self.write.note(duration_ns / NS_PER_S)
+        self.write.note(duration_ns / SECOND)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ and the caller reads the lines one by one. So both accept the same, and refusals
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -145,16 +146,10 @@ def _record_type(paths: tuple[tuple[Step, ...], ...]) -> _Record | None:
 def _keys_of(fields: Sequence[Callable[[Any], Any]]) -> _KeysOf:
     """Return `records -> SOW keys`; None where a field has to be looked at by itself."""
     if len(fields) == 1:
-        [field] = fields
-        return lambda records, has_escapes: _canonical(
-            list(map(field, records)), "[", "]", has_escapes=has_escapes
-        )
+        return partial(_canonical, fields[0], "[", "]")
 
     def keys(records: Sequence[Any], has_escapes: bool) -> list[str] | None:
-        columns = [
-            _canonical(list(map(field, records)), "", "", has_escapes=has_escapes)
-            for field in fields
-        ]
+        columns = [_canonical(field, "", "", records, has_escapes) for field in fields]
         if None in columns:
             return None
         return [f"[{','.join(texts)}]" for texts in zip(*columns, strict=True)]
@@ -163,9 +158,17 @@ def _keys_of(fields: Sequence[Callable[[Any], Any]]) -> _KeysOf:
 
 
 def _canonical(
-    values: list[Any], before: str, after: str, *, has_escapes: bool
+    field: Callable[[Any], Any],
+    before: str,
+    after: str,
+    records: Sequence[Any],
+    has_escapes: bool,
 ) -> list[str] | None:
-    """Spell values as `canonical_scalar` does; None where they are of two kinds, or too large."""
+    """Spell a field's values, each between two texts, as `canonical_scalar` does.
+
+    None where they are of two kinds, or too large.
+    """
+    values = list(map(field, records))
     kinds = set(map(type, values))
     if kinds == {str}:
         if has_escapes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import repeat
+from itertools import count, repeat
 from typing import overload
 
 import msgspec
@@ -82,10 +82,9 @@ class MessageBlock(Sequence[Message]):
     def frames(self, first: int, timestamp_ms: int) -> list[Frame]:
         """Return the messages as frames, numbered from `first`."""
         # `map` calls the struct from C: a comprehension takes half as long again.
-        numbers = range(first, first + len(self))
         return list(
             map(
-                Frame, numbers, self.payloads, self.record_keys, repeat(timestamp_ms),
+                Frame, count(first), self.payloads, self.record_keys, repeat(timestamp_ms),
                 repeat(self.exempt),
             )
         )  # fmt: skip

@@ -162,9 +162,10 @@ class _Topic:
     stages: dict[str, _Stage] = field(default_factory=dict)
 
     def append(self, publication: Publication) -> Appended:
-        earlier = self._earlier_result(publication.retry, publication.timestamp_ms)
-        if earlier is not None:
-            return earlier
+        if publication.retry is not None:
+            earlier = self._earlier_result(publication.retry, publication.timestamp_ms)
+            if earlier is not None:
+                return earlier
         if publication.producer is not None and not self._is_new(publication.producer):
             highest = self.producers[publication.producer.name].sequence
             return Appended(0, 0, duplicate=True, highest=highest)
@@ -172,29 +173,23 @@ class _Topic:
         is_decided_here = publication.epoch in (None, self.record.epoch)
         if publication.expected_head not in (None, self.last) or not is_decided_here:
             raise HeadMoved
-        self._check_limits(publication)
-        if publication.producer is not None:
-            self.producers[publication.producer.name] = publication.producer
+        producer, retry = publication.producer, publication.retry
+        if producer is not None and producer.name not in self.producers:
+            self.limits.check_producers(len(self.producers) + 1)
+        if retry is not None:
+            self.limits.check_retry_keys(len(self.retries) + 1)
+        if producer is not None:
+            self.producers[producer.name] = producer
         appended = Appended(self.last + 1, self.last + len(publication.items))
         self.last = appended.last
         for name in publication.stages:
             self.stages.pop(name, None)
-        if publication.retry is not None:
-            retry = publication.retry
+        if retry is not None:
             self.retries[retry.name] = retry, publication.timestamp_ms, appended
         return appended
 
-    def _check_limits(self, publication: Publication) -> None:
-        producer = publication.producer
-        if producer is not None and producer.name not in self.producers:
-            self.limits.check_producers(len(self.producers) + 1)
-        if publication.retry is not None:
-            self.limits.check_retry_keys(len(self.retries) + 1)
-
-    def _earlier_result(self, retry: Retry | None, now_ms: int) -> Appended | None:
+    def _earlier_result(self, retry: Retry, now_ms: int) -> Appended | None:
         """Return the earlier result of a repeated request, or None."""
-        if retry is None:
-            return None
         # Retries are in order of age, so the expired ones come first.
         while self.retries and next(iter(self.retries.values()))[1] + RETRY_MS <= now_ms:
             del self.retries[next(iter(self.retries))]

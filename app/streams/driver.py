@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from tidegate.app.figures import Counters
@@ -46,7 +46,7 @@ from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.text.bookmark import Bookmark
-from tidegate.keys.text.duration import Instant
+from tidegate.keys.text.duration import SECOND, Instant
 
 logger = logging.getLogger("tidegate.driver")
 _CLOSED = {
@@ -129,8 +129,7 @@ class Driver:
         self._arrival_ages_ms[topic] = self.wall_ms() - frames[0].timestamp_ms
         found = self.engine.topic(topic)
         epoch, patience_s = found.epoch, PATIENCE_S_PER_REQUEST
-        message_cost = self._message_cost(topic, len(frames))
-        for piece in split_publish(frames, self._backpressure.least_limits(topic), message_cost):
+        for piece in self._slices(topic, frames):
             now = self.now()
             self.engine.publish(topic, piece, now)
             if piece[-1] is frames[-1]:
@@ -148,13 +147,19 @@ class Driver:
 
     def publishes_at_once(self, topic: str, messages: int, size_bytes: int) -> bool:
         """Return True if `publish` waits for nothing: messages of so many bytes are one slice."""
+        if messages == 1:
+            return True
         limits = self._backpressure.least_limits(topic)
-        messages_max, bytes_max = slice_limits(limits, self._message_cost(topic, messages))
+        messages_max, bytes_max = slice_limits(limits, self.engine.topic(topic).message_cost)
         return messages <= messages_max and size_bytes <= bytes_max
 
-    def _message_cost(self, topic: str, messages: int) -> int:
-        # Summing it over thousands of boards takes longer than publishing a single message.
-        return self.engine.topic(topic).message_cost if messages > 1 else 1
+    def _slices(self, topic: str, frames: Sequence[Frame]) -> Iterable[Sequence[Frame]]:
+        # A single message is a slice, whatever it costs: to sum that up over thousands of boards
+        # takes longer than publishing it.
+        if len(frames) == 1:
+            return (frames,)
+        limits = self._backpressure.least_limits(topic)
+        return split_publish(frames, limits, self.engine.topic(topic).message_cost)
 
     def open(
         self,
@@ -342,7 +347,7 @@ class Driver:
         # A loop may call a little early: the engine is given `due` then.
         self._latest = max(self.now(), due)
         self.engine.advance(self._latest, left_first=left_first)
-        self.figures.flush_lateness.note_ns(self.now() - due)
+        self.figures.flush_lateness.note((self.now() - due) / SECOND)
         self.streams.call_now(self.dispatch)
 
     def _advance_left(self) -> None:

@@ -132,10 +132,12 @@ class Ingest:
         elif entry.reader is not None:
             read = entry.reader.read(body, self._settings.message_bytes_max)
             items = () if read is None else MessageBlock(*read)
+        count = len(items)
+        if not 0 < count <= self._settings.request_messages_max:
+            return None
         sow = self._driver.engine.topic(entry.record.name).sow
-        has_room = sow is None or len(sow.board) + len(items) <= self._settings.topic_keys_max
-        is_few = 0 < len(items) <= self._settings.request_messages_max
-        return items if is_few and has_room else None
+        has_room = sow is None or len(sow.board) + count <= self._settings.topic_keys_max
+        return items if has_room else None
 
     async def publish(
         self,

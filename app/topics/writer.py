@@ -28,6 +28,7 @@ from tidegate.app.topics.registry import CatalogTopic, TopicRecreated
 from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
 from tidegate.conflation.topics.feed import Feed
+from tidegate.keys.text.duration import SECOND
 
 Answer = TypeVar("Answer")
 
@@ -273,17 +274,6 @@ class Writer:
         """
         return await self._store.staged(self._current_name(entry), stages, self._driver.wall_ms())
 
-    async def _append(self, name: str, publication: Publication) -> Appended:
-        """Let the store append; record how long that took, or that it failed."""
-        figures, began = self._driver.figures, self._driver.now()
-        try:
-            return await self._store.append(name, publication)
-        except Unavailable:
-            figures.store_failures += 1
-            raise
-        finally:
-            figures.append.note_ns(self._driver.now() - began)
-
     async def remove(
         self,
         entry: CatalogTopic,
@@ -350,11 +340,18 @@ class Writer:
         ]
 
     async def _store_and_deliver(self, name: str, epoch: str, publication: Publication) -> Appended:
-        began = self._driver.now()
-        appended = await self._append(name, publication)
+        """Let the store append, and wait until the engine has it; record how long each took."""
+        figures, began = self._driver.figures, self._driver.now()
+        try:
+            appended = await self._store.append(name, publication)
+        except Unavailable:
+            figures.store_failures += 1
+            raise
+        finally:
+            figures.append.note((self._driver.now() - began) / SECOND)
         await self._deliver(name, epoch, publication, appended)
         if not appended.duplicate:
-            self._driver.figures.publish.note_ns(self._driver.now() - began)
+            figures.publish.note((self._driver.now() - began) / SECOND)
         return appended
 
     async def _deliver(
@@ -428,9 +425,10 @@ def _count_unmatched(items: Sequence[Item]) -> int:
 
 async def _framed(items: Sequence[Item], first: int, now_ms: int) -> list[Frame]:
     """Frame items as `to_frames` does; a large request yields to the loop."""
+    if len(items) <= FRAMED_AT_ONCE:
+        return to_frames(items, first, now_ms)
     frames: list[Frame] = []
     for start in range(0, len(items), FRAMED_AT_ONCE):
-        if start:
-            await asyncio.sleep(0)
         frames += to_frames(items[start : start + FRAMED_AT_ONCE], first + start, now_ms)
+        await asyncio.sleep(0)
     return frames

@@ -17,7 +17,7 @@ def test_a_value_counts_at_and_above_its_bound() -> None:
 
 def test_durations_are_kept_in_seconds() -> None:
     histogram = Histogram()
-    histogram.note_ns(2_000_000)
+    histogram.note(0.002)
     assert dict(histogram.cumulative())[0.0025] == 1
     assert histogram.total == 0.002
 

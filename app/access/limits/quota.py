@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from math import ceil
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidegate.app.access.limits.lanes import LaneUse, Wanted
 from tidegate.app.access.limits.memory import MemoryBound
@@ -92,13 +92,11 @@ class Bucket:
     __slots__ = ("_at", "_level")
 
     def __init__(self, per_second: int, now: Instant) -> None:
-        self._level, self._at = float(per_second), now
+        # Without a rate something may pass at once, should a policy bring one.
+        self._level, self._at = max(1.0, per_second), now
 
     def wait_s(self, per_second: int, now: Instant) -> int:
-        """Return the seconds until something may pass; 0 if it may now, as with no rate."""
-        if not per_second:
-            self._level, self._at = 1.0, now  # no debt, should a policy bring a rate
-            return 0
+        """Return the seconds until something may pass; 0 if it may now."""
         passed = per_second * (now - self._at) / SECOND
         self._level, self._at = min(float(per_second), self._level + passed), now
         return 0 if self._level > 0 else max(1, ceil(-self._level / per_second))
@@ -106,6 +104,19 @@ class Bucket:
     def spend(self, amount: int) -> None:
         """Take what has passed."""
         self._level -= amount
+
+
+class _Rate(NamedTuple):
+    """What a second may have of messages, or of their bytes: the bucket, and its setting."""
+
+    setting: str
+    bucket: Bucket
+    per_second: int
+    counts_bytes: bool = False
+
+
+def _rates_set(*rates: _Rate) -> list[_Rate]:
+    return [rate for rate in rates if rate.per_second]
 
 
 class Usage:
@@ -190,8 +201,11 @@ class Quotas:
         self.lanes = LaneUse(settings.lanes_max, settings.topic_lanes_max)
         self.subscriptions_max = settings.subscriptions_max
         self._reads = 0
-        self._messages = Bucket(settings.publish_messages_max, now())
-        self._bytes = Bucket(settings.publish_bytes_max, now())
+        messages, size_bytes = settings.publish_messages_max, settings.publish_bytes_max
+        self._own_rates = _rates_set(
+            _Rate("publish_messages_max", Bucket(messages, now()), messages),
+            _Rate("publish_bytes_max", Bucket(size_bytes, now()), size_bytes, counts_bytes=True),
+        )
 
     def usage(self, sub: str) -> Usage:
         """Return what a subject has, by its `sub`."""
@@ -271,28 +285,33 @@ class Quotas:
             Refused, LimitReached: with the seconds to wait; there is no memory for more.
         """
         self.memory.check()
-        settings, now = self._settings, self._now()
-        asked = [
-            ("publish_messages_max", self._messages, settings.publish_messages_max),
-            ("publish_bytes_max", self._bytes, settings.publish_bytes_max),
-        ]
-        if subject is not None:
-            limits, usage = self.limits(subject.sub, subject), self.usage(subject.sub)
-            asked.append(("subject_publish_messages_max", usage.messages, limits.publish_messages))
-            asked.append(("subject_publish_bytes_max", usage.bytes, limits.publish_bytes))
-        for name, bucket, rate in asked:
-            if wait_s := bucket.wait_s(rate, now):
-                detail = f"No more than {rate} a second are published ({name})."
+        for rate in self._rates(subject):
+            if wait_s := rate.bucket.wait_s(rate.per_second, self._now()):
+                detail = f"No more than {rate.per_second} a second are published ({rate.setting})."
                 raise Refused("limit-reached", detail, retry_after_s=wait_s)
 
     def note_publish(self, subject: Subject | None, messages: int, size_bytes: int) -> None:
         """Count what was sent to be published."""
-        self._messages.spend(messages)
-        self._bytes.spend(size_bytes)
-        if subject is not None:
-            usage = self.usage(subject.sub)
-            usage.messages.spend(messages)
-            usage.bytes.spend(size_bytes)
+        for rate in self._rates(subject):
+            rate.bucket.spend(size_bytes if rate.counts_bytes else messages)
+
+    def _rates(self, subject: Subject | None) -> Sequence[_Rate]:
+        """Return the rates that a subject's publishes count against; none where none is set."""
+        if subject is None:
+            return self._own_rates
+        limits, usage = self.limits(subject.sub, subject), self.usage(subject.sub)
+        return [
+            *self._own_rates,
+            *_rates_set(
+                _Rate("subject_publish_messages_max", usage.messages, limits.publish_messages),
+                _Rate(
+                    "subject_publish_bytes_max",
+                    usage.bytes,
+                    limits.publish_bytes,
+                    counts_bytes=True,
+                ),
+            ),
+        ]
 
     # --- Journals
 

@@ -58,11 +58,17 @@ def test_a_bucket_passes_a_seconds_worth_and_waits_off_its_debt() -> None:
 
 
 def test_no_rate_is_no_limit() -> None:
-    bucket = Bucket(0, 0)
-    bucket.spend(1 << 40)
-    assert bucket.wait_s(0, 0) == 0
+    quotas = quotas_of()
+    for subject in (None, ann()):
+        quotas.check_publish(subject)
+        quotas.note_publish(subject, 1 << 30, 1 << 40)
+        quotas.check_publish(subject)
     # What passed without one is no debt where a policy brings one.
-    assert bucket.wait_s(10, 0) == 0
+    limited = ann(publish_messages=10)
+    quotas.check_publish(limited)
+    quotas.note_publish(limited, 11, 1 << 40)
+    with pytest.raises(Refused, match="subject_publish_messages_max"):
+        quotas.check_publish(limited)
 
 
 @pytest.mark.parametrize(
