@@ -44,18 +44,12 @@ def negotiate(accept_encoding: str) -> Coding:
 
 
 def block(text: bytes, coding: Coding) -> bytes:
-    """Return a text as a stream of this coding can send it after any others.
+    """Return a text as a compressed stream of this coding can send it after any others.
 
     It refers to nothing before it, so many streams can send the same bytes, whenever they began. A
     reader can decode the whole text once it has the block.
     """
-    match coding:
-        case Coding.GZIP:
-            return _deflated(text)
-        case Coding.ZSTD:
-            return _zstd_frame(text)
-        case Coding.IDENTITY:
-            return text
+    return _deflated(text) if coding is Coding.GZIP else _zstd_frame(text)
 
 
 # A gzip stream's header and its end, RFC 1952: no name, no time, an unknown system.

@@ -52,7 +52,7 @@ class SharedChunk(NamedTuple):
 
 def shared_chunk(text: bytes, coding: Coding) -> SharedChunk:
     """Compress a text as its coding says, and frame it."""
-    body = block(text, coding)
+    body = text if coding is Coding.IDENTITY else block(text, coding)
     return SharedChunk(text, chunk(body), len(body))
 
 

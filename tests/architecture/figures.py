@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import grimp
@@ -46,20 +46,22 @@ BOUNDS = {
     "longest import chain in pipeline": Bound(18),
     "longest import chain in clients": Bound(6),
     # With the checks of the request, which are made each time.
-    "files entered by one published message": Bound(50),
+    "calls of a publish before the engine": Bound(91),
+    "files entered by one published message": Bound(48),
     "files entered by one subscription": Bound(62),
 }
 
 
 async def figures() -> dict[str, float]:
     """Every figure of `BOUNDS`, by its name."""
-    entered = await files_entered()
+    entered, calls = await files_entered(), await calls_before_engine()
     graph = grimp.build_graph("tidegate", cache_dir=None)
     return {
         **{
             f"longest import chain in {name}": len(longest_chain(graph, f"tidegate.{name}"))
             for name in ("app", "conflation", "keys", "pipeline", "clients")
         },
+        "calls of a publish before the engine": calls,
         "files entered by one published message": entered[0],
         "files entered by one subscription": entered[1],
     }
@@ -104,18 +106,18 @@ async def files_entered() -> tuple[int, int]:
         await running.topic()
         states = running.gateway.sessions.states
         for number in range(ROUNDS):
-            entered = FilesEntered()
+            entered = Calls()
             with entered:
                 subscription = running.subscribe("conflation=20ms")
                 stream = await subscription.__aenter__()
                 await stream.until("group_end")
-            subscribed.append(entered.count)
+            subscribed.append(entered.files)
             try:
-                entered = FilesEntered()
+                entered = Calls()
                 with entered:
                     await running.publish({"k": "a", "n": number})
                     await stream.until("message")
-                published.append(entered.count)
+                published.append(entered.files)
             finally:
                 await subscription.__aexit__(None, None, None)
             # What the gateway does for an end is not a part of the next subscription.
@@ -123,11 +125,24 @@ async def files_entered() -> tuple[int, int]:
     return min(published), min(subscribed)
 
 
-class FilesEntered:
-    """Counts the files of the server whose functions are called in its block, in this thread."""
+async def calls_before_engine() -> int:
+    """How many functions of ours run from the first byte of a plain publish to the engine."""
+    counts = []
+    async with running_gateway() as running:
+        await running.topic()
+        for _ in range(ROUNDS):
+            calls = Calls()
+            with calls:
+                await running.publish({"k": "a"})
+            counts.append(calls.between("GatewayProtocol.data_received", "Engine.publish"))
+    return min(counts)
+
+
+class Calls:
+    """Records the calls of functions of the server in its block, in this thread."""
 
     def __init__(self) -> None:
-        self._names: set[str] = set()
+        self._calls: list[CodeType] = []
         self._before: Callable[..., Any] | None = None
 
     def __enter__(self) -> None:
@@ -138,14 +153,25 @@ class FilesEntered:
         sys.setprofile(self._before)
 
     @property
-    def count(self) -> int:
-        """How many there were."""
+    def files(self) -> int:
+        """How many files the functions are of."""
+        return len({called.co_filename for called in self._of_server()})
+
+    def between(self, first: str, last: str) -> int:
+        """How many calls there are from that of one function to that of another, with both."""
+        names = [called.co_qualname for called in self._of_server()]
+        begin = names.index(first)
+        return names.index(last, begin) - begin + 1
+
+    def _of_server(self) -> list[CodeType]:
         roots = tuple(f"{ROOT / name}/" for name in SERVER)
-        return sum(str(Path(name).resolve()).startswith(roots) for name in self._names)
+        files = {called.co_filename for called in self._calls}
+        ours = {each for each in files if str(Path(each).resolve()).startswith(roots)}
+        return [called for called in self._calls if called.co_filename in ours]
 
     def _called(self, frame: FrameType, event: str, _: object) -> None:
         if event == "call":
-            self._names.add(frame.f_code.co_filename)
+            self._calls.append(frame.f_code)
 
 
 def main() -> int:
