@@ -32,7 +32,7 @@ from tidegate.keys.text.duration import SECOND
 KEYS: Final = 100_000
 SPEC: Final = KeySpec.of(["/k"])
 DEFINITION: Final = Definition(History(2 * KEYS), SPEC)
-# The classes of `docs/architecture.md`: an opening, a change or a flush of 100,000 records, in a
+# The budgets of `docs/waiting.md`: an opening, a change or a flush of 100,000 records, in a
 # call; at once each of these takes 300 to 3,000 ms. And administration over a million records.
 SUBSCRIPTION_MS: Final = 50.0
 ADMINISTRATION_MS: Final = 250.0
