@@ -77,7 +77,7 @@ def note_code(scope: Scope, code: str) -> None:
 
 
 class Audited:
-    """Notes what requests did and which were refused; the outermost layer.
+    """Notes what requests did and which were refused; the outermost middleware.
 
     It reads answers: what refuses is in many places, and each answers with a problem.
     """

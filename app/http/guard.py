@@ -115,8 +115,8 @@ class Guard:
 class OwnerGuard:
     """Lets a request about a session pass for the subject that opened it, or may observe it.
 
-    It stands behind the layer that forwards: a session that another gateway left is first adopted,
-    and only then its owner is known here.
+    It stands behind the middleware that forwards: a session that another gateway left is first
+    adopted, and only then its owner is known here.
 
     Args:
         app: what is guarded.

@@ -1,11 +1,11 @@
 """The requests that come thousands of times a second, by a shorter way to their routes.
 
 A plain publish, a plain subscription and a polling reader are answered below ASGI, in the
-iteration in which they arrive, or at a flush: without a task, the layers and the framework's
-routing, by the same functions that the layers and the routes call. Whatever has to wait for a
-store or a bus, or is refused, or comes from a page of another origin, goes to the application as
-if nobody had looked at it: nothing here has an effect unless it answers. There `DirectRoutes`
-spares it the framework's routing.
+iteration in which they arrive, or at a flush. They need no task, no middleware and no routing of
+the framework: what middleware and routes call is called here. A request that has to wait for a
+store or a bus, that is refused, or that comes from a page of another origin, goes to the
+application as if nobody had looked at it: nothing here has an effect unless it answers. There
+`DirectRoutes` spares it the framework's routing.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class HotPath:
         return stream.answer_at_once(self._gateway, scope, subject, respond, exchange.while_waiting)
 
     def _completed(self, fields: Fields, scope: Scope) -> Fields:
-        """Return the fields of an answer with those that the layers add."""
+        """Return the fields of an answer with those that middleware adds."""
         if self._has_origins:  # an answer to another page would have more
             given = dict(fields).get(b"vary")
             vary = b"Origin" if given is None else given + b", Origin"
@@ -224,7 +224,7 @@ def _subject(access: Access, scope: Scope) -> Subject | None:
 
 
 class DirectRoutes:
-    """Hands these kinds of requests to their routes, past the framework; the innermost layer."""
+    """The innermost middleware: hands these kinds of requests to their routes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

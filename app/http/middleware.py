@@ -1,4 +1,4 @@
-"""The layers around the application, each of them pure ASGI: pieces of a stream pass at once."""
+"""The middleware around the application, all of it pure ASGI: pieces of a stream pass at once."""
 
 from __future__ import annotations
 

@@ -366,7 +366,7 @@ class GatewayProtocol(asyncio.Protocol):
         running = self._running
         return (
             running is not None
-            and running.scope["extensions"] is scope["extensions"]  # layers may copy the rest
+            and running.scope["extensions"] is scope["extensions"]  # middleware may copy the rest
             and running.scope["method"] != "HEAD"
             and running.scope["http_version"] != "1.0"  # a stream of our own writes chunks
             and self._stage is Stage.IDLE

@@ -35,7 +35,7 @@ EVENTS_AT_ONCE: Final = 8
 
 PRODUCT = "tidegate."
 # Every request goes through these; the route says more than their names.
-LAYERS = ("tidegate.app.http.", __name__)
+PASSED_MODULES = ("tidegate.app.http.", __name__)
 # Where a function has no local `topic`, one of these may know it.
 KNOWS_TOPIC = ("self", "feed", "flush", "subscriber", "subscription", "entry")
 
@@ -76,7 +76,7 @@ def work_of(frame: FrameType | None) -> Work:
         line = line or f"{module}:{each.f_lineno}"
         if not module.startswith(PRODUCT):
             continue
-        if not module.startswith(LAYERS):
+        if not module.startswith(PASSED_MODULES):
             calls.append(each.f_code.co_qualname)
             topic = topic or _topic_in(each.f_locals)
         scope = each.f_locals.get("scope")
