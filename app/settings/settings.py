@@ -421,6 +421,9 @@ class Settings(BaseSettings):
     def _disagreements(self) -> Iterator[Disagreement]:
         yield from check_authentication(self.host, insecure=self.insecure, auth_keys=self.auth_keys)
         yield from check_needs(self._is_set)
+        if self.keeps_nothing and self._is_set("durability"):
+            reason = f"durability has no effect, as data is {MEMORY_ONLY}"
+            yield Disagreement(("durability", "data"), reason)
         yield from check_login(
             self.auth_oidc_client_id, issuer=self.auth_issuer, scope=self.auth_oidc_scope
         )

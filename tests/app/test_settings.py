@@ -124,6 +124,12 @@ def test_settings_have_an_effect_beside_those_that_they_need() -> None:
         Settings(tls_client_ca="ca.pem", tls_cert="cert.pem")
 
 
+def test_nothing_that_is_kept_nowhere_survives_a_loss_of_power() -> None:
+    with pytest.raises(ValidationError, match="durability has no effect, as data is :memory:"):
+        Settings(data=":memory:", durability="power")
+    assert Settings(data=":memory:", durability="power", redis="redis://127.0.0.1").redis
+
+
 def test_a_setting_that_is_given_its_default_needs_nothing() -> None:
     """Charts and units write some of them out."""
     defaults = Settings()
