@@ -20,6 +20,7 @@ import msgspec
 
 from tidegate.app.logs import event
 from tidegate.app.settings.settings import SettingsInvalid
+from tidegate.app.shielding import run_shielded
 
 logger = logging.getLogger("tidegate.audit")
 
@@ -109,7 +110,8 @@ class AuditLog:
         # One write at a time, or two would write the same lines.
         async with self._writing:
             if self._lines:
-                await self._write_lines()
+                # A thread cannot be cancelled, so its lines must not be left for the next write.
+                await run_shielded(self._write_lines())
 
     async def _write_lines(self) -> None:
         assert self._file is not None

@@ -107,6 +107,19 @@ async def test_two_writes_at_a_time_write_each_line_once(tmp_path: Path) -> None
     assert [line["event"] for line in lines_of(tmp_path / "audit")] == ["one", "two"]
 
 
+async def test_a_write_that_is_cancelled_writes_each_line_once(tmp_path: Path) -> None:
+    log, _ = log_of(tmp_path / "audit")
+    log.act(Kind("one"))
+    stopped = asyncio.create_task(log.write())
+    await asyncio.sleep(0)  # it writes in a thread now
+    stopped.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopped
+    log.act(Kind("two"))
+    await log.write()  # the last one of a gateway that stops
+    assert [line["event"] for line in lines_of(tmp_path / "audit")] == ["one", "two"]
+
+
 async def test_a_full_disk_stops_nothing_is_said_once_and_loses_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
