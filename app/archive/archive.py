@@ -1,4 +1,4 @@
-"""The configured archive: the parts of each topic, and messages read from them in threads."""
+"""The archive: tells the engine how far back each topic reaches, and reads messages in threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Session locations: which gateway has a session, or the serialized session while it moves."""
+"""Session locations: which gateway has a session, or the serialized session while it moves.
+
+`SessionRowCleanup` removes rows of `tidegate.sessions` whose session no gateway has.
+"""
 
 from __future__ import annotations
 

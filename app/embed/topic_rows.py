@@ -1,4 +1,4 @@
-"""Rows of a subscription without HTTP, for WebSockets, gRPC and whatever else."""
+"""Rows of a subscription of an embedded topic, for transports other than HTTP."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def topic_rows(open_reader: Callable[[], TopicReader]) -> AsyncGenerator[l
             rows = list(_rows(outputs))
             if rows:
                 yield rows
-                await asyncio.sleep(0)  # whoever never waits would let nobody else run
+                await asyncio.sleep(0)  # a reader that always has rows would block the event loop
             if not outputs:
                 await consumer.wait(WAIT_S)
             elif _has_ended(outputs):

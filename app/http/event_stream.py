@@ -1,4 +1,7 @@
-"""The stream: one session's outputs as a response of server-sent events."""
+"""The response that opens a stream: it hands the connection to a `SocketStream`, which writes it.
+
+Under another server, a `StreamResponse` writes the stream.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from tidegate.app.streams.sse import jittered_retry_ms
 logger = logging.getLogger("tidegate.stream")
 
 
-GREETED_AT_ONCE: Final = 20  # subscribers of a stream that begins in the turn of its request
+GREETED_AT_ONCE: Final = 20  # subscribers; a stream with more begins in the next iteration
 
 AGENT_BYTES_MAX: Final = 200  # of what a client calls itself
 
@@ -69,15 +72,15 @@ class EventStream(Response):
         """Serve the stream until its end, the peer's, or the write time-out."""
         self.negotiate(scope)
         if len(self.reader.styles) > GREETED_AT_ONCE:
-            await self._take_turn()
+            await self._yield()
         protocol = protocol_of(scope)
         if protocol is not None and protocol.can_hand_over(scope):
             await self._hand_over(protocol, scope, send)
         else:
             await self._serve(scope, receive, send)
 
-    async def _take_turn(self) -> None:
-        """Let others be served: to subscribe to hundreds of topics took as long as a turn may."""
+    async def _yield(self) -> None:
+        """Yield to the event loop: subscribing to hundreds of topics has blocked it for a while."""
         try:
             await asyncio.sleep(0)
         except BaseException:  # nobody else knows of the reader yet

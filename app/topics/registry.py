@@ -1,4 +1,7 @@
-"""The topics of a gateway by name, each in step with the engine."""
+"""The topics that a gateway serves, by name, each in step with the engine.
+
+Requests look topics up here. `catalog.py` decides and stores changes, which it then applies here.
+"""
 
 from __future__ import annotations
 

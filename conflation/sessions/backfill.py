@@ -1,4 +1,4 @@
-"""The backfill of a new subscription: a snapshot, rows missed since a bookmark, or nothing."""
+"""The backfill of a new subscription: a snapshot, a replay, what was missed, or nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The listening socket, opened here so that accepted connections inherit its options.
+"""The listening socket: its options, and how many connections it accepts in an iteration.
 
-With the kernel's defaults a client that stops reading swallows four megabytes before the gateway
-notices; with a low mark for unsent bytes it is a few tens of kilobytes.
+Accepted connections inherit the options. With the kernel's defaults a client that stops reading
+swallows four megabytes before the gateway notices; with a low mark for unsent bytes it is a few
+tens of kilobytes.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Publishing, the journal, and the state of the world."""
+"""What publishing, the journal and the state of the world (`sow`) take and answer."""
 
 from __future__ import annotations
 
