@@ -130,9 +130,11 @@ class AsyncLive(Records):
         try:
             await self._apply_all(self.request.params(with_removals))
         except GatewayProblem as problem:
-            if with_removals and self.request.does_without_removals(problem):
+            if not with_removals:
+                raise
+            if self.request.has_no_removals(problem):
                 return False
-            raise
+            raise self.request.explained(problem) from None
         return True
 
     async def _apply_all(self, params: Mapping[str, str]) -> None:

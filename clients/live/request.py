@@ -58,9 +58,8 @@ class LiveRequest:
 
     def params(self, with_removals: bool) -> dict[str, str]:
         """Return the query of the request."""
-        # A comma at the end is allowed, and two of them are not.
-        options = re.sub(r"[\s,]+$", "", self.options)
-        if with_removals and not _REMOVALS.search(options):
+        options = self._plain_options
+        if with_removals and not self._has_removals:
             # Last, so that the positions of problems are those in the user's own options.
             options = f"{options},oof" if options else "oof"
         given = {
@@ -72,11 +71,36 @@ class LiveRequest:
         }
         return {name: text for name, text in given.items() if text is not None}
 
-    def does_without_removals(self, problem: GatewayProblem) -> bool:
-        """Return True if a refusal of removals is to be followed by a request without them.
+    def has_no_removals(self, problem: GatewayProblem) -> bool:
+        """Return True if a refusal is of the option `oof` that was added: the topic has no key.
 
-        A topic without a key has none, and only the gateway knows which one that is. A pattern may
-        have both kinds: to drop removals silently would leave deleted records in the dict.
+        Only the gateway knows which topics have none, and their messages are never removed. Any
+        other refusal stands: a `conflation_key` of other fields needs a subscription without `oof`,
+        whose records of deleted messages would stay. A pattern may have topics of both kinds.
         """
-        is_free = self.removals is None and self.wants_removals and not self.is_pattern
-        return is_free and problem.code == "options-invalid"
+        if not self._adds_removals or self.is_pattern or problem.code != "options-invalid":
+            return False
+        options = self._plain_options
+        return problem.position in (None, len(options) + 1 if options else 0)
+
+    def explained(self, problem: GatewayProblem) -> GatewayProblem:
+        """Return a refusal that says how to do without removals, if it names them."""
+        if not self._adds_removals or not re.search(r"\boof\b", problem.detail):
+            return problem
+        detail = f"{problem.detail.removesuffix('.')}; removals=False leaves removals out."
+        status, code, title, _, *others = problem.args
+        return GatewayProblem(status, code, title, detail, *others)
+
+    @property
+    def _plain_options(self) -> str:
+        # A comma at the end is allowed, and two of them are not.
+        return re.sub(r"[\s,]+$", "", self.options)
+
+    @property
+    def _has_removals(self) -> bool:
+        return _REMOVALS.search(self.options) is not None
+
+    @property
+    def _adds_removals(self) -> bool:
+        """True if nobody has asked for removals, and the request asks for them by itself."""
+        return self.removals is None and self.wants_removals and not self._has_removals

@@ -103,7 +103,8 @@ class Feed:
             try:
                 self._follow(request.params(request.wants_removals))
             except GatewayProblem as problem:
-                if not request.does_without_removals(problem):
+                # A topic without a key has none, nor have rows of another key than the topic's.
+                if problem.code != "options-invalid" or not request.wants_removals:
                     raise
                 self._follow(request.params(with_removals=False))
             error = GatewayRefused(f"the gateway has ended the subscription to {definition.topic}")

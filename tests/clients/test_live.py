@@ -269,6 +269,51 @@ def test_a_refusal_is_raised_where_the_block_is_entered(
             assert [query.get("options") for _, query in fake.requests] == [asked]
 
 
+OF_KEY = "with oof the key is that of the topic; for another one use grouping and projection."
+NO_KEY = "oof needs a topic with a key."
+LEFT_OUT = "; removals=False leaves removals out."
+
+
+@pytest.mark.parametrize(
+    ("options", "detail", "position", "topic", "requests", "hint"),
+    [("", NO_KEY, 0, "px", 2, ""), ("timestamp , ", NO_KEY, 10, "px", 2, ""),
+     ("conflation=1s,conflation_key=[/g]", OF_KEY, 14, "px", 1, LEFT_OUT),
+     ("", NO_KEY, 0, "p*", 1, LEFT_OUT), ("oof", NO_KEY, 0, "px", 1, ""),
+     ("bad", "unknown option bad.", 0, "px", 1, "")],
+)  # fmt: skip
+def test_a_refusal_of_removals_stands_where_the_topic_has_a_key(
+    options: str, detail: str, position: int, topic: str, requests: int, hint: str
+) -> None:
+    """Without them its deleted records would stay; only a topic without a key has none to tell."""
+    refusal = {"title": "No", "code": "options-invalid", "detail": detail, "position": position}
+    script = plain(400, json.dumps(refusal).encode(), "application/problem+json")
+    with scripted(script) as fake, Gateway(fake.address) as gateway:
+        with pytest.raises(GatewayProblem) as raised, gateway.live(topic, options=options):
+            pass
+        assert (raised.value.detail, raised.value.position) == (
+            detail.removesuffix("." if hint else "") + hint,
+            position,
+        )
+        assert len(fake.requests) == requests
+
+
+def test_a_dict_of_another_key_has_no_removals_only_if_they_are_left_out() -> None:
+    options = "conflation=50ms,conflation_key=[/venue]"
+    with serving_here() as address, Gateway(address) as gateway:
+        gateway.put_topic("px", {"key": ["/id"]})
+        gateway.publish("px", [{"id": 1, "venue": "A"}, {"id": 2, "venue": "B"}])
+        with (
+            pytest.raises(GatewayProblem, match=r"position 16.*removals=False"),
+            gateway.live("px", options=options),
+        ):
+            pass
+        with gateway.live("px", options=options, removals=False) as live:
+            assert live.granted == "conflation=50ms,conflation_key=[/venue],pace=batch"
+        with gateway.live("px", options="conflation=50ms,conflation_key=[/id]") as live:
+            gateway.delete_records("px", record_key=1)
+            await_until(live, lambda live: list(live) == [2])
+
+
 REFUSAL = plain(400, b'{"code":"options-invalid"}', "application/problem+json")
 
 

@@ -84,6 +84,22 @@ test("a topic without key is asked again without removals, which it does not hav
   }
 });
 
+test("a topic with a key is not asked again without removals, whatever is refused", async (context) => {
+  const { fake, gateway } = await live(context);
+  const refusal = (detail, position) => () => json({ code: "options-invalid", title: "No", detail, position }, 400, { "Content-Type": "application/problem+json" });
+  const wish = { interval: "1s", options: "conflation_key=[/\u{1f600}]" };
+  const count = () => fake.asked("POST", SUBSCRIPTIONS).length - 1;
+  fake.once("POST", SUBSCRIPTIONS, refusal("with oof the key is that of the topic.", 14));
+  const message = "No (topic or): with oof the key is that of the topic; removals: false leaves removals out.";
+  await assert.rejects(gateway.subscribe("or", wish).granted, { code: "options-invalid", position: 14, message });
+  fake.once("POST", SUBSCRIPTIONS, refusal("unknown option", 14));
+  await assert.rejects(gateway.subscribe("or", wish).granted, { message: "No (topic or): unknown option" });
+  assert.equal(count(), 2);
+  fake.once("POST", SUBSCRIPTIONS, refusal("oof needs a topic with a key", 34));
+  await gateway.subscribe("or", wish).granted;
+  assert.equal(count(), 4);
+});
+
 test("who replays or asks for messages alone does not ask for removals", async (context) => {
   const { fake, gateway } = await live(context);
   for (const wish of [{ bookmark: "epoch" }, { command: "sow" }, { command: "subscribe" }, { options: "bookmark=now" }, { removals: false }]) {

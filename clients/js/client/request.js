@@ -173,17 +173,54 @@ export async function askFor(target, before, post) {
  * @returns {Promise<T>}
  * @throws {Problem} Refused.
  */
-export async function withRemovalsOrNot({ topic, wish }, hadRemovals, ask) {
-  const removals = wantsRemovals(wish);
+export async function withRemovalsOrNot(target, hadRemovals, ask) {
+  const removals = wantsRemovals(target.wish);
   try {
     return await ask(removals);
   } catch (error) {
-    // A topic without a key has no removals, nor have rows with a key that is not the topic's, and only
-    // the gateway knows which ones these are. A pattern may have both kinds: dropping them unsaid would
-    // leave deleted records on the screen. So it would where the topic had a key, and somebody has
-    // made it again without one.
-    const isRefused = error instanceof Problem && error.code === "options-invalid";
-    if (!isRefused || !removals || wish.removals || isPattern(topic) || hadRemovals) throw error;
+    const isRefused = error instanceof Problem && error.code === "options-invalid" && addsRemovals(target.wish);
+    if (!isRefused) throw error;
+    if (!hasNoRemovals(target, error)) throw explained(error);
+    // Where the topic had a key, and somebody has made it again without one, deleted records would stay.
+    if (hadRemovals) throw error;
     return ask(false);
   }
+}
+
+/**
+ * Return true if nobody has asked for removals, and the request asks for them by itself.
+ *
+ * @param {Wish} wish
+ */
+function addsRemovals(wish) {
+  return wish.removals === undefined && wantsRemovals(wish) && !REMOVALS.test(wish.options ?? "");
+}
+
+/**
+ * Return true if a refusal is of the option `oof` that was added: the topic has no key.
+ *
+ * Only the gateway knows which topics have none, and their messages are never removed. Any other refusal
+ * stands: a `conflation_key` of other fields needs a subscription without `oof`, whose records of deleted
+ * messages would stay. A pattern may have topics of both kinds.
+ *
+ * @param {Target} target
+ * @param {Problem} refusal
+ */
+function hasNoRemovals({ topic, wish }, { position }) {
+  if (isPattern(topic)) return false;
+  const { options } = requestOf(topic, { ...wish, bookmark: undefined }, true, null);
+  // Positions count characters, and the length of a text counts units of UTF-16.
+  return position === undefined || position === [...options].length - "oof".length;
+}
+
+/**
+ * Return a refusal that says how to do without removals, if it names them.
+ *
+ * @param {Problem} refusal
+ */
+function explained(refusal) {
+  const { status, document, retryAfterMs, about } = refusal;
+  const detail = String(document.detail ?? "");
+  if (!/\boof\b/.test(detail)) return refusal;
+  return new Problem(status, { ...document, detail: `${detail.replace(/\.$/, "")}; removals: false leaves removals out.` }, retryAfterMs, about);
 }
