@@ -200,7 +200,7 @@ class Gateway:
         *,
         epoch: str | None = None,
     ) -> Published:
-        """Publish stages in one step, in the order of their names, exactly once.
+        """Publish stages in one step, in the order of `stages`, exactly once.
 
         Args:
             topic: that they were staged for.

@@ -129,7 +129,7 @@ def stage(
 def staged(
     connection: sqlite3.Connection, topic: int, names: Sequence[str], now_ms: int
 ) -> list[Item] | None:
-    """Return the items of stages in the order of the names; None if a stage does not exist."""
+    """Return the items of stages in the order of `names`; None if a stage does not exist."""
     found: list[Item] = []
     for name in names:
         row = connection.execute(

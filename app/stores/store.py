@@ -131,7 +131,10 @@ class Checkpoint:
 
 
 class Staged(NamedTuple):
-    """What stages hold: their items, in the order of the names, and as `Publication` takes them."""
+    """What stages hold: their items, in the order in which they were asked for.
+
+    `stages` is as `Publication` takes it.
+    """
 
     items: list[Item]
     stages: Mapping[str, str]

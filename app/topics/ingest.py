@@ -200,7 +200,7 @@ class Ingest:
         stages: Sequence[str],
         epoch: str | None = None,
     ) -> Appended:
-        """Publish what stages hold in one step, in the order of their names.
+        """Publish what stages hold in one step, in the order of `stages`.
 
         Without stages only the producer's number rises: what its source had up to there was
         nothing to publish. With `epoch` only if that is the topic's: another one may lack what

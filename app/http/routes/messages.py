@@ -438,7 +438,7 @@ def _check_taken(kind: Kind, media_type: str) -> None:
 
 @router.post(
     "/v1/topics/{topic}/commits",
-    summary="Publish stages in one step, in the order of their names",
+    summary="Publish stages in one step, in the order of their list",
     dependencies=STRICT,
     responses={200: answer("As publishing", ref(Published)), **problems(*_PUBLISHING)},
     openapi_extra=json_body(CommitDocument),

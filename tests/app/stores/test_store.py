@@ -237,7 +237,7 @@ async def test_what_an_older_run_sends_is_refused(store: Store) -> None:
     assert await append(store, "a", [Message(b"2")], Producer("p", 6, run=2)) == Appended(2, 2)
 
 
-async def test_stages_wait_aside_in_the_order_of_their_names(store: Store) -> None:
+async def test_stages_wait_aside_and_are_read_in_any_order(store: Store) -> None:
     await store.put_topic(TopicRecord("a", PLAIN, "e1"))
     gone = Removal("[1]", RemovalReason.DELETED)
     await store.stage("a", "s1", [Message(b"old")], NOW_MS)

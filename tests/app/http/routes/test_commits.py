@@ -46,25 +46,27 @@ async def journal(running: Running, topic: str = "px") -> list[dict[str, Any]]:
 
 @rule("publish-3", "publish-4")
 async def test_stages_are_published_in_one_step_in_the_order_of_the_commit() -> None:
+    """That is neither the order of the names nor that in which they were staged."""
     async with running_gateway() as running:
         await running.topic()
-        kept = await stage(running, "b", {"k": 3})
+        kept = await stage(running, "b", {"k": 4})
         assert (kept.status_code, kept.json()) == (
             201, {"topic": "px", "stage": "b", "messages": 1},
         )  # fmt: skip
         await stage(running, "a", {"k": 9})
         await stage(running, "a", {"k": 1}, {"k": 2})
+        await stage(running, "c", {"k": 3})
         assert await running.sow() == []
         assert await journal(running) == []
         await running.publish({"k": 0})
         epoch = running.gateway.catalog.get("px").record.epoch
-        answer = await commit(running, "a", "b")
+        answer = await commit(running, "a", "c", "b")
         assert (answer.status_code, answer.json()) == (200, {
-            "topic": "px", "messages": 3, "first": f"{epoch}-2", "last": f"{epoch}-4",
+            "topic": "px", "messages": 4, "first": f"{epoch}-2", "last": f"{epoch}-5",
             "duplicate": False,
         })  # fmt: skip
         rows = await journal(running)
-        assert [row["value"]["k"] for row in rows] == [0, 1, 2, 3]
+        assert [row["value"]["k"] for row in rows] == [0, 1, 2, 3, 4]
         assert len({row["timestamp"] for row in rows[1:]}) == 1
 
 
