@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Coroutine
 from typing import Any
@@ -14,6 +13,7 @@ from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.log_reader import TopicLogReader
 from tidegate.app.cluster.membership import Lease
 from tidegate.app.cluster.redis_store import RedisStore
+from tidegate.app.cluster.takeover import Takeover
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.settings.settings import Settings, SettingsInvalid
 from tidegate.app.streams.driver import Driver
@@ -21,10 +21,6 @@ from tidegate.app.streams.notices import Outage
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.leadership import Leadership
-from tidegate.keys.errors import Refusal
-
-CATCH_UP_S_MAX = 1.0
-"""How long a new leader waits for what it has not read yet; meanwhile its lease is not extended."""
 
 
 class Cluster:
@@ -70,22 +66,12 @@ class Cluster:
             outage,
         )
 
-        async def acquired(number: int) -> None:
-            leadership.take(number)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CATCH_UP_S_MAX):
-                    await _catch_up(catalog, append_waiters)
-            await catalog.start_filling()
-
-        async def lost() -> None:
-            leadership.give_up()
-            await catalog.stop_filling()
-
+        takeover = Takeover(catalog, append_waiters, leadership, definition_sync.catch_up)
         self._lease = Lease(
             self.connection,
             holder,
-            on_acquired=acquired,
-            on_lost=lost,
+            on_acquired=takeover.begin,
+            on_lost=takeover.end,
             clock=time.monotonic,
         )
 
@@ -111,20 +97,3 @@ class Cluster:
 
     def _start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         self._tasks.append(asyncio.create_task(coroutine, name=name))
-
-
-async def _catch_up(catalog: Catalog, append_waiters: AppendWaiters) -> None:
-    """Wait until what the leader before has filled, and filled it from, is here.
-
-    A topic that is filled from less than that would be taken back to it for a moment.
-    """
-    for entry in catalog.entries():
-        source = entry.document.gateway_source
-        if source is None:
-            continue
-        # In this order: what is in the topic was in its source before.
-        for name in (entry.name, source.topic):
-            with contextlib.suppress(Refusal):  # it is gone, or is being checked
-                epoch = catalog.get(name).record.epoch
-                shared = await append_waiters.shared_head(name, None)
-                await append_waiters.wait_reached(name, epoch, shared)

@@ -652,7 +652,7 @@ async def test_a_filled_topic_is_filled_by_one_and_when_that_goes_by_another(
         assert lease is not None
         await stays.gateway.bus._lease.release()  # type: ignore[union-attr]  # it has one
         await lease.step()
-        assert goes.gateway.leadership.is_held
+        await eventually(lambda: goes.gateway.leadership.is_held, "it has taken over")
         assert not stays.gateway.leadership.is_held
         async with stays.subscribe("conflation=none", topic="slow") as stream:
             await stream.until("group_end")
@@ -689,20 +689,25 @@ async def test_rows_of_a_source_whose_answer_was_lost_are_filled_in_once(
         assert values == [1, 2]
 
 
-@rule("topic-9")
-async def test_a_new_leader_fills_from_all_that_the_one_before_had_read(
-    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@contextlib.asynccontextmanager
+async def behind_leader(
+    server: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Running, Running, asyncio.Event]]:
+    """Yield a leader that goes and another one that has not read the end of the source's log.
+
+    The other one has the lease by now, and the bus first refuses to say what there is to read. It
+    reads on once the event is set.
+    """
     # After its first look nobody looks for the lease by itself.
     monkeypatch.setattr("tidegate.app.cluster.membership.BEATS_PER_TERM", 0.001)
-    async with gateways(redis_bus) as (stays, goes):
-        await stays.topic()
-        await stays.topic("slow", key=[], source={"topic": "px", "interval": "100ms"})
-        await has_topic(goes, "slow")
-        await stays.publish({"k": "a", "v": 1})
-        slow = goes.gateway.driver.engine.topic("slow")
+    async with gateways(server) as (goes, comes):
+        await goes.topic()
+        await goes.topic("slow", key=[], source={"topic": "px", "interval": "100ms"})
+        await has_topic(comes, "slow")
+        await goes.publish({"k": "a", "v": 1})
+        slow = comes.gateway.driver.engine.topic("slow")
         await eventually(lambda: slow.head == 1, "it is filled")
-        bus, goes_on = goes.gateway.bus, asyncio.Event()
+        bus, goes_on = comes.gateway.bus, asyncio.Event()
         assert bus is not None
         assert bus._log_reader is not None
         assert bus._lease is not None
@@ -713,18 +718,59 @@ async def test_a_new_leader_fills_from_all_that_the_one_before_had_read(
                 await goes_on.wait()
             await publish(name, entries)
 
+        waiters, refusals = comes.gateway.arrivals, [Unavailable(), Unavailable()]
+        shared_head = waiters.shared_head
+
+        async def refused_first(name: str, past: PastTime | None) -> int:
+            if refusals:
+                raise refusals.pop()
+            return await shared_head(name, past)
+
         monkeypatch.setattr(bus._log_reader, "_publish", held)
-        await stays.publish({"k": "a", "v": 2})
+        await goes.publish({"k": "a", "v": 2})
         await eventually(lambda: slow.head == 2, "it is filled again")
-        await stays.gateway.bus._lease.release()  # type: ignore[union-attr]  # it has one
-        stepping = asyncio.create_task(bus._lease.step())
-        await eventually(lambda: goes.gateway.leadership.is_held, "it has the lease")
+        monkeypatch.setattr(waiters, "shared_head", refused_first)
+        await goes.gateway.bus._lease.release()  # type: ignore[union-attr]  # it has one
+        async with asyncio.timeout(1.0):  # it does not wait for what is to be read
+            await bus._lease.step()
+            await bus._lease.step()
+        assert bus._lease.number is not None
+        yield goes, comes, goes_on
+
+
+@rule("topic-9")
+async def test_a_new_leader_fills_from_all_that_the_one_before_had_read(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it takes, and although the bus refuses to say what there is."""
+    monkeypatch.setattr("tidegate.app.topics.append_waiters.PATIENCE_S", 0.3)
+    async with behind_leader(redis_bus, monkeypatch) as (goes, comes, goes_on):
+        await asyncio.sleep(1.5)
+        slow = comes.gateway.driver.engine.topic("slow")
+        values = [json.loads(frame.payload)["v"] for frame in slow.journal.after(0)]
+        assert values == [1, 2], "nothing is filled from an older state"
+        assert not comes.gateway.leadership.is_held
         goes_on.set()
-        await stepping
-        await stays.publish({"k": "a", "v": 3})
+        await eventually(lambda: comes.gateway.leadership.is_held, "it has read all")
+        await goes.publish({"k": "a", "v": 3})
         await eventually(lambda: slow.head >= 3, "it is filled by the other")
         values = [json.loads(frame.payload)["v"] for frame in slow.journal.after(0)]
         assert values == [1, 2, 3]
+
+
+async def test_a_gateway_that_loses_the_lease_before_it_has_read_all_is_no_leader(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with behind_leader(redis_bus, monkeypatch) as (goes, comes, goes_on):
+        assert comes.gateway.bus is not None
+        await comes.gateway.bus._lease.release()  # type: ignore[union-attr]  # it has one
+        goes_on.set()
+        topic = comes.gateway.driver.engine.topic("px")
+        await eventually(lambda: topic.head == 2, "it has read all")
+        await asyncio.sleep(0.5)
+        assert not comes.gateway.leadership.is_held
+        await goes.gateway.bus._lease.step()  # type: ignore[union-attr]  # it has one
+        await eventually(lambda: goes.gateway.leadership.is_held, "the other one is it again")
 
 
 @pytest.mark.system
