@@ -8,6 +8,7 @@ from dataclasses import replace
 from redis.exceptions import RedisError
 
 from tidegate.app.cluster.connection import BusConnection, id_after, translate_errors, with_timeout
+from tidegate.app.cluster.definitions import in_order_of_sources
 from tidegate.app.cluster.redis_compat import raise_if_cancelled
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.topic import Unusable
@@ -123,17 +124,18 @@ class DefinitionSync:
             fields = event("bus-lost", topics=count)
             logger.warning("the bus has lost %d topics; they restart empty", count, extra=fields)
         for each in unusable:
-            renewed = replace(each, epoch=new_epoch())
-            await self._store.restore_topic(renewed)
-            self._catalog.set_aside(renewed)
-        for entry in lost:
-            record = TopicRecord(entry.record.name, entry.document, new_epoch())
-            await self._store.restore_topic(record)
-            await self.restart_topic(record, RestoredTopic())
+            restored = replace(each, epoch=new_epoch())
+            await self._store.restore_topic(restored)
+            self._catalog.set_aside(restored)
         for name in deleted:
             await self._apply(name, None)
-        for stored in existing.values():
-            await self._apply(stored.name, stored)
+        renewed = [TopicRecord(it.record.name, it.document, new_epoch()) for it in lost]
+        for stored in in_order_of_sources([*renewed, *existing.values()]):
+            if stored.name in existing:
+                await self._apply(stored.name, stored)
+            elif isinstance(stored, TopicRecord):
+                await self._store.restore_topic(stored)
+                await self.restart_topic(stored, RestoredTopic())
 
     async def _wait_for_change(self) -> bool:
         definitions = self._store.definitions

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.scripts import CLEAR_CHANGES, DEFINE, OPEN
 from tidegate.app.cluster.topic_log import topic_keys
+from tidegate.app.definitions.graph import sources_first
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.names import TOPIC_NAME
 from tidegate.app.stores.store import (
@@ -44,6 +45,13 @@ def definition_text(stored: Stored) -> bytes:
     return stored.text
 
 
+def in_order_of_sources(definitions: Iterable[Stored]) -> list[Stored]:
+    """Return definitions, each behind those of the topics that its topic is filled from."""
+    stored = {each.name: each for each in definitions}
+    served = {name: it.document for name, it in stored.items() if isinstance(it, TopicRecord)}
+    return [stored[name] for name in sources_first(stored, served.get)]
+
+
 def digest_of(text: bytes) -> str:
     """Return what tells a definition from the one that it replaced."""
     return hashlib.blake2b(text, digest_size=8).hexdigest()
@@ -75,7 +83,7 @@ class Definitions:
         return await self.read()
 
     async def read(self) -> list[Stored]:
-        """Read all definitions as of one version, and mark that version as seen.
+        """Read all definitions as of one version, sources first, and mark that version as seen.
 
         Raises:
             RedisError, OSError: Redis is unavailable.
@@ -231,7 +239,8 @@ class Definitions:
         The last change carries the version, so that an interrupted run starts over.
         """
         _, version, records = await self._read_all()
-        definitions = {**dict.fromkeys(known), **{record.name: record for record in records}}
+        kept: dict[str, Stored | None] = {record.name: record for record in records}
+        definitions = {**{name: None for name in known if name not in kept}, **kept}
         if not definitions:
             self.mark_seen(version)
         return [
@@ -240,7 +249,10 @@ class Definitions:
         ]
 
     async def _read_all(self) -> tuple[str, int, list[Stored]]:
-        """Read the life, the version, and the definitions of that version in one transaction."""
+        """Read the life, the version, and the definitions of that version in one transaction.
+
+        The definitions are in the order in which they can be applied: sources first.
+        """
         async with self._connection.writer.pipeline(transaction=True) as step:
             for name in self._keys[:3]:
                 step.hgetall(name)
@@ -255,7 +267,7 @@ class Definitions:
             text = documents.get(name, b"")
             definitions.append(self._parse(name.decode(), epoch.decode(), text))
         version = int(life.get(b"version", 0))
-        return life.get(b"id", b"").decode(), version, definitions
+        return life.get(b"id", b"").decode(), version, in_order_of_sources(definitions)
 
     def _parse(self, name: str, epoch: str, text: bytes) -> Stored:
         return parse_stored(name, text, epoch, self._mergers)

@@ -17,6 +17,8 @@ from tidegate.app.cluster.connection import BusConnection, id_after, with_timeou
 from tidegate.app.cluster.redis_compat import raise_if_cancelled
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.cluster.topic_log import ForeignEntry, parse_entry
+from tidegate.app.definitions.graph import sources_first, sources_of
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import DefinitionsMoved, TopicRecord
 from tidegate.app.streams.driver import Driver
@@ -122,10 +124,9 @@ class TopicLogReader:
             return suspects
         if await self._store.definitions.is_behind():
             return suspects
-        # Sources first: what is filled from them begins again with what they have then.
         skipped: dict[str, bool] = {}
-        for name in sorted(suspects, key=lambda name: len(self._sources(name))):
-            waits = not skipped.keys().isdisjoint(self._sources(name))
+        for name in sources_first(suspects, self._document):
+            waits = not skipped.keys().isdisjoint(sources_of(name, self._document))
             if waits or not await self._repair(name, has_gap=suspects[name]):
                 skipped[name] = suspects[name]
         return skipped
@@ -275,16 +276,9 @@ class TopicLogReader:
         await self._restart_topic(record, restored)
         return True
 
-    def _sources(self, name: str) -> list[str]:
-        """Return the topics that a topic is filled from, nearest first."""
-        sources: list[str] = []
+    def _document(self, name: str) -> TopicDefinition | None:
         entry = self._catalog.served(name)
-        while entry is not None and (source := entry.document.gateway_source) is not None:
-            if source.topic in sources:  # definitions that are read one by one may form a cycle
-                break
-            sources.append(source.topic)
-            entry = self._catalog.served(source.topic)
-        return sources
+        return None if entry is None else entry.document
 
     def _names(self) -> list[str]:
         names = (entry.record.name for entry in self._catalog.entries())

@@ -36,6 +36,32 @@ def resolved(name: str, document: TopicDefinition, find: Find) -> TopicDefinitio
     return document.filled_from(filled_from) if filled_from else document
 
 
+def sources_of(name: str, served: Callable[[str], TopicDefinition | None]) -> list[str]:
+    """Return the topics that the gateway fills a topic from, nearest first.
+
+    `served` returns the definitions of usable topics. Those that are read one by one may form a
+    cycle, which ends at the first topic that comes again.
+    """
+    sources: list[str] = []
+    document = served(name)
+    while document is not None and (source := document.gateway_source) is not None:
+        if source.topic in sources:
+            break
+        sources.append(source.topic)
+        document = served(source.topic)
+    return sources
+
+
+def sources_first(
+    names: Iterable[str], served: Callable[[str], TopicDefinition | None]
+) -> list[str]:
+    """Return topics by the length of their chains of sources, each behind all of its sources.
+
+    A topic that begins again before its source is filled with what the source has had before.
+    """
+    return sorted(names, key=lambda name: len(sources_of(name, served)))
+
+
 def is_source(name: str, documents: Iterable[TopicDefinition]) -> bool:
     """Return True if one of the documents names the topic as its source."""
     sources = (document.source for document in documents)

@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from tests.support.buses import BusServer
+from tests.support.place import parsed
 from tests.support.rules import rule
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
@@ -50,6 +51,20 @@ async def test_they_come_in_the_order_in_which_they_were_written(connection: Bus
         other.mark_seen(change.version)
     assert not await other.is_behind()
     assert await other.read() == [record("a")]
+
+
+@rule("topic-9")
+async def test_all_of_them_are_read_with_the_sources_first(connection: BusConnection) -> None:
+    """What is filled from a topic is to begin again behind it."""
+    one, other = await seen(connection), await seen(connection)
+    for name, source in (("late", "medium"), ("medium", "px"), ("px", None)):
+        filled = {} if source is None else {"source": {"topic": source, "interval": "1s"}}
+        await one.put(TopicRecord(name, parsed(key=["/k"], **filled), "e"))
+    chain = ["px", "medium", "late"]
+    await connection.execute("XDEL", one.stream, "1-0")
+    known = ["late", "gone", "px", "medium"]
+    assert [change.name for change in await other.changes(known)] == ["gone", *chain]
+    assert [each.name for each in await other.read()] == chain
 
 
 async def test_a_change_that_is_read_while_redis_answers_is_no_loss(

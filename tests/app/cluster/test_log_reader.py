@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -416,12 +416,30 @@ async def test_a_chain_of_derived_topics_begins_again_in_the_order_of_its_source
         server.start()
         await published(gateway, A1)
 
-        def restarted() -> list[str]:
-            records = [it for it in caplog.records if "restarts in epoch" in it.getMessage()]
-            return [name for it in records if (name := it.getMessage().split()[0]) in chain]
+        await eventually(lambda: set(restarted(caplog, chain)) == set(chain), "all begin again")
+        assert restarted(caplog, chain) == chain
 
-        await eventually(lambda: set(restarted()) == set(chain), "all begin again")
-        assert restarted() == chain
+
+@rule("topic-9")
+async def test_a_lost_chain_of_derived_topics_begins_again_in_the_order_of_its_sources(
+    server: BusServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where the sources were made last, and the bus has lost the definitions."""
+    chain = ["px", "medium", "late"]
+    async with running_gateway(redis=server.url) as gateway:
+        for name in reversed(chain):
+            await gateway.topic(name)
+        for source, name in itertools.pairwise(chain):
+            await gateway.topic(name, source={"topic": source, "interval": "100ms"})
+        await flush(server)
+        await eventually(lambda: set(restarted(caplog, chain)) == set(chain), "all begin again")
+        assert restarted(caplog, chain) == chain
+
+
+def restarted(caplog: pytest.LogCaptureFixture, chain: Sequence[str]) -> list[str]:
+    """The topics of a chain that have begun again, in that order."""
+    records = [it for it in caplog.records if "restarts in epoch" in it.getMessage()]
+    return [name for it in records if (name := it.getMessage().split()[0]) in chain]
 
 
 @pytest.mark.parametrize("deleted", [b"2-0", b"1-0"])

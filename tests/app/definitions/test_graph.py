@@ -8,7 +8,14 @@ import pytest
 
 from tests.support.place import parsed
 from tests.support.rules import rule
-from tidegate.app.definitions.graph import check_identity, check_source, is_source, resolved
+from tidegate.app.definitions.graph import (
+    check_identity,
+    check_source,
+    is_source,
+    resolved,
+    sources_first,
+    sources_of,
+)
 from tidegate.app.refusals import Refused
 from tidegate.keys.spec import KeySpec
 
@@ -38,6 +45,16 @@ def test_a_source_that_cannot_be_one(document: dict[str, Any], code: str) -> Non
     with pytest.raises(Refused) as refused:
         resolved("px", parsed(**document), TOPICS.get)
     assert refused.value.code == code
+
+
+def test_sources_come_before_what_is_filled_from_them() -> None:
+    topics = {**TOPICS, "again": parsed(**filled("slow")), "alone": parsed(**filled("none"))}
+    topics |= {"one": parsed(**filled("other")), "other": parsed(**filled("one"))}
+    assert sources_of("again", topics.get) == ["slow", "px"]
+    assert sources_of("spark", topics.get) == [], "the gateway does not fill it"
+    assert sources_of("one", topics.get) == ["other", "one"], "a cycle ends"
+    names = ["again", "alone", "slow", "px", "unknown"]
+    assert sources_first(names, topics.get) == ["px", "unknown", "alone", "slow", "again"]
 
 
 def test_a_topic_that_the_gateway_fills_has_the_key_of_its_source() -> None:
