@@ -421,6 +421,35 @@ async def test_a_chain_of_derived_topics_begins_again_in_the_order_of_its_source
 
 
 @rule("topic-9")
+async def test_a_derived_topic_waits_for_a_source_that_cannot_begin_again_yet(
+    server: BusServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So does what is filled from that one in turn; a topic apart from them begins at once."""
+    chain, put_off = ["px", "medium", "late"], list[str]()
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        await gateway.topic("alone")
+        for source, name in itertools.pairwise(chain):
+            await gateway.topic(name, key=[], source={"topic": source, "interval": "100ms"})
+        reader = log_reader_of(gateway)
+        restart = reader._restart
+
+        async def restart_later(name: str, *, has_gap: bool) -> bool:
+            if name == "px" and not put_off:
+                put_off.append(name)
+                return False
+            return await restart(name, has_gap=has_gap)
+
+        monkeypatch.setattr(reader, "_restart", restart_later)
+        server.kill()
+        server.start()
+        await published(gateway, A1)
+        every = ["alone", *chain]
+        await eventually(lambda: set(restarted(caplog, every)) == set(every), "all begin again")
+        assert restarted(caplog, every) == every
+
+
+@rule("topic-9")
 async def test_a_lost_chain_of_derived_topics_begins_again_in_the_order_of_its_sources(
     server: BusServer, caplog: pytest.LogCaptureFixture
 ) -> None:
