@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.store import PastTime
 from tidegate.app.streams.driver import Driver
-from tidegate.app.topics.registry import DeletedWithMessages
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.keys.text.bookmark import Bookmark
 
@@ -83,10 +82,10 @@ class AppendWaiters:
         try:
             found = self._driver.engine.topic(topic)
         except TopicUnknown as error:
-            waiter.arrived.set_exception(DeletedWithMessages(error.detail))
+            waiter.arrived.set_exception(TopicUnknown(error.detail))
             return
         if waiter.epoch in self._deleted or found.epoch in self._deleted:
-            waiter.arrived.set_exception(DeletedWithMessages("the topic was deleted"))
+            waiter.arrived.set_exception(TopicUnknown("the topic was deleted"))
         elif found.place(Bookmark(waiter.epoch, waiter.offset)).epoch != found.epoch:
             detail = "The topic began again meanwhile; what was sent may be missing."
             waiter.arrived.set_exception(Unavailable(detail))

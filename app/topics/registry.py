@@ -153,10 +153,6 @@ def _tags(header: str) -> list[str]:
     return [entity_tag(tag) for tag in re.findall(_TAG, header)]
 
 
-class DeletedWithMessages(TopicUnknown):
-    """The topic was deleted after the messages of a request had been stored in it."""
-
-
 class TopicRecreated(TopicUnknown):
     """The topic was deleted and another one has its name by now; nothing was written.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.registry import CatalogTopic, TopicRecreated
 from tidegate.conflation.boards.board import THE_RECORD
+from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
 from tidegate.conflation.topics.feed import Feed
 from tidegate.keys.text.duration import SECOND
@@ -357,11 +359,18 @@ class Writer:
     async def _deliver(
         self, name: str, epoch: str, publication: Publication, appended: Appended
     ) -> None:
-        """Wait until the engine has what was stored, perhaps by way of the bus."""
+        """Wait until the engine has what was stored, perhaps by way of the bus.
+
+        Raises:
+            Refused: bus-unavailable; whether it is there is not known.
+        """
         if self._arrivals is not None:
-            # The store knows of a numbered duplicate that it is there, and not where.
-            last = appended.last or await self._arrivals.shared_head(name, None)
-            await self._arrivals.wait_reached(name, epoch, last)
+            # A topic that another gateway has deleted since was written to before that, as one is
+            # whose deletion waits for `writing`.
+            with contextlib.suppress(TopicUnknown):
+                # The store knows of a numbered duplicate that it is there, and not where.
+                last = appended.last or await self._arrivals.shared_head(name, None)
+                await self._arrivals.wait_reached(name, epoch, last)
         elif not appended.duplicate and publication.items:
             items, now_ms = publication.items, publication.timestamp_ms
             await self._driver.publish(name, await _framed(items, appended.first, now_ms))

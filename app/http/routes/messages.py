@@ -63,12 +63,7 @@ from tidegate.app.refusals import Refused, topic_unknown
 from tidegate.app.stores.store import Appended
 from tidegate.app.streams.encoding import EnvelopeWriter
 from tidegate.app.topics.ingest import BodyForm
-from tidegate.app.topics.registry import (
-    CatalogTopic,
-    DeletedWithMessages,
-    check_filler,
-    makes_topics,
-)
+from tidegate.app.topics.registry import CatalogTopic, check_filler, makes_topics
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame
@@ -167,8 +162,7 @@ async def publish(request: Request) -> Response:
             return await gateway.catalog.with_newest_definition(entry, taken)
         except Refusal as refusal:
             # Deleted before anything was stored: as if the topic had not been there yet.
-            is_stored = isinstance(refusal, DeletedWithMessages)
-            if refusal.code != "topic-unknown" or is_stored or not may_make:
+            if refusal.code != "topic-unknown" or not may_make:
                 raise
             entry = await found()
 
