@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from redis.exceptions import RedisError
@@ -14,7 +17,7 @@ from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.topic import Unusable
 from tidegate.app.logs import event
 from tidegate.app.refusals import Refused, Unavailable
-from tidegate.app.stores.store import DefinitionsMoved, Stored, TopicRecord, new_epoch
+from tidegate.app.stores.store import Change, DefinitionsMoved, Stored, TopicRecord, new_epoch
 from tidegate.app.timers import Backoff
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
@@ -24,6 +27,8 @@ from tidegate.keys.text.bookmark import Bookmark
 
 WAIT_S = 5.0  # a blocked read returns at once on a change; the limit detects a dead peer, or a loss
 RETRY_S = 0.2
+ANNOUNCE_AFTER_S = 0.2
+"""How long a change of definitions is waited for before deletions are announced."""
 
 logger = logging.getLogger("tidegate.bus")
 
@@ -65,10 +70,41 @@ class DefinitionSync:
         Raises:
             Refused: bus-unavailable.
         """
-        async with self._catalog.changing:
-            for change in await self._store.changes():
-                await self._apply(change.name, change.record)
-                self._store.mark_applied(change)
+        with contextlib.ExitStack() as deletions:
+            await self._acquire_changing(deletions)
+            try:
+                changes = await self._store.changes()
+                self._announce(changes, deletions)
+                for change in changes:
+                    await self._apply(change.name, change.record)
+                    self._store.mark_applied(change)
+            finally:
+                self._catalog.changing.release()
+
+    async def _acquire_changing(self, deletions: contextlib.ExitStack) -> None:
+        """Acquire `changing`, and announce deletions meanwhile.
+
+        Whoever holds it may wait for a publisher, who waits for what another gateway has deleted.
+        """
+        changing = self._catalog.changing
+        acquiring = asyncio.ensure_future(changing.acquire())
+        try:
+            while not (await asyncio.wait([acquiring], timeout=ANNOUNCE_AFTER_S))[0]:
+                self._announce(await self._store.changes(), deletions)
+        except BaseException:
+            if not acquiring.cancel():
+                changing.release()
+            raise
+
+    def _announce(self, changes: Sequence[Change], deletions: contextlib.ExitStack) -> None:
+        """Fail those who wait for messages of topics that these changes delete."""
+        for change in changes:
+            known = self._catalog.served(change.name)
+            # A change that was applied meanwhile is of an earlier topic of this name.
+            is_pending = change.version > self._store.definitions.version
+            if known is not None and change.record is None and is_pending:
+                epoch = known.record.epoch
+                deletions.enter_context(self._append_waiters.deleting(change.name, epoch))
 
     async def catch_up(self) -> None:
         """Apply all changes for a waiting caller; fail at once while Redis is unavailable.

@@ -558,6 +558,33 @@ async def test_a_topic_deleted_elsewhere_was_published_to_and_blocks_no_definiti
                     await other.topic("second")
 
 
+async def test_a_topic_deleted_at_two_gateways_holds_up_neither_its_publisher_nor_definitions(
+    redis_bus: BusServer,
+) -> None:
+    """One deletion waits for the publisher, who waits for what the other one has deleted."""
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        append, changing = other.gateway.store.append, other.gateway.catalog.changing
+
+        async with held_reader(other), asyncio.TaskGroup() as tasks:
+
+            async def append_then_delete(name: str, publication: Publication) -> Appended:
+                appended = await append(name, publication)
+                deleting = tasks.create_task(other.http.delete("/v1/topics/px"))
+                deletions.append(deleting)
+                await eventually(changing.locked, "the deletion here waits for the publisher")
+                assert (await one.http.delete("/v1/topics/px")).status_code == 204
+                return appended
+
+            deletions: list[asyncio.Task[httpx2.Response]] = []
+            with mock.patch.object(other.gateway.store, "append", append_then_delete):
+                async with asyncio.timeout(PATIENCE_S / 2):
+                    assert (await other.publish({"k": 1}))["messages"] == 1
+                    assert (await deletions[0]).json()["code"] == "topic-unknown"
+                    await other.topic("second")
+
+
 @rule("cluster-7")
 async def test_a_request_that_stored_nothing_in_a_topic_deleted_elsewhere_is_for_the_next_one(
     redis_bus: BusServer,
