@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -182,7 +181,7 @@ class TopicRegistry:
         self._entries: dict[str, CatalogTopic] = {}
         self._unusable: dict[str, Unusable] = {}
         # Bounded, because topics may come and go for ever; an older epoch counts as unknown.
-        self._ended: deque[str] = deque(maxlen=ENDED_EPOCHS_MAX)
+        self._ended: dict[str, None] = {}
         self._listeners: dict[Callable[[str], None], None] = {}
         # Called before another definition counts.
         self.on_redefined: Callable[[str, Definition], None] = lambda name, definition: None
@@ -238,7 +237,10 @@ class TopicRegistry:
         return list(self._entries.values())
 
     def has_ended(self, epoch: str) -> bool:
-        """Return True if the topic of this epoch was deleted, as far back as epochs are kept."""
+        """Return True if the topic of this epoch was deleted, as far back as epochs are kept.
+
+        A topic whose deletion the bus has lost is served again, and has not ended.
+        """
         return epoch in self._ended
 
     def listed(self, prefix: str, after: str, limit: int) -> Iterator[CatalogTopic]:
@@ -289,6 +291,7 @@ class TopicRegistry:
         """Add a new topic, without messages."""
         entry = CatalogTopic(record)
         self._driver.define_topic(record.name, self._definition(record), record.epoch)
+        self._note_served([record.epoch])
         self._unusable.pop(record.name, None)
         self._entries[record.name] = entry
         self.revision += 1
@@ -299,6 +302,7 @@ class TopicRegistry:
     def restore(self, record: TopicRecord, kept: RestoredTopic) -> CatalogTopic:
         """Add a topic with its stored state."""
         entry = self.admit(record)
+        self._note_served(kept.former)
         entry.checkpoint_offset = kept.through
         self._driver.restore_topic(record.name, kept)
         return entry
@@ -315,7 +319,7 @@ class TopicRegistry:
     def drop_unusable(self, unusable: Unusable) -> None:
         """Remove an unusable topic."""
         del self._unusable[unusable.name]
-        self._ended.append(unusable.epoch)
+        self._note_ended([unusable.epoch])
 
     def define(self, known: CatalogTopic, record: TopicRecord) -> None:
         """Give a topic another definition of the same identity."""
@@ -338,6 +342,7 @@ class TopicRegistry:
         if entry is None:
             return False
         entry.redefine(record)
+        self._note_served([*kept.former, record.epoch])
         self.revision += 1
         driver = self._driver
         now, now_ms = driver.now(), driver.wall_ms()
@@ -350,13 +355,22 @@ class TopicRegistry:
         del self._entries[entry.record.name]
         self.revision += 1
         topic = self._driver.engine.topic(entry.record.name)
-        self._ended += [*topic.continues, entry.record.epoch]
+        self._note_ended([*topic.continues, entry.record.epoch])
         self._driver.drop_topic(entry.record.name)
 
     def supersede(self, record: TopicRecord) -> CatalogTopic:
         """Replace a topic by another one of its name, in an epoch of its own."""
         self.drop(self._entries[record.name])
         return self.admit(record)
+
+    def _note_ended(self, epochs: Iterable[str]) -> None:
+        self._ended |= dict.fromkeys(epochs)
+        while len(self._ended) > ENDED_EPOCHS_MAX:
+            del self._ended[next(iter(self._ended))]
+
+    def _note_served(self, epochs: Iterable[str]) -> None:
+        for epoch in epochs:
+            self._ended.pop(epoch, None)
 
 
 def _page(names: Iterable[str], prefix: str, after: str, limit: int) -> list[str]:

@@ -175,6 +175,45 @@ async def test_what_another_defined_meanwhile_is_neither_missed_nor_replaced(fsy
             assert gateway.gateway.catalog.find("px") is None, "deleted there, so not put back"
 
 
+async def test_readers_of_a_pattern_keep_a_topic_whose_deletion_was_lost() -> None:
+    with bus_server("redis") as primary, bus_server("redis") as replica:
+        replica.kill()
+        shutil.rmtree(replica.folder / "appendonlydir")
+        link = primary.folder.with_name(f"{primary.folder.name}-link")
+        link.symlink_to(primary.folder / "bus.sock")
+        with contextlib.ExitStack() as stack:
+            stack.callback(link.unlink)
+            await _lose_a_deletion(primary, replica, link)
+
+
+async def _lose_a_deletion(primary: BusServer, replica: BusServer, link: Path) -> None:
+    async with running_gateway(redis=f"unix://{link}") as gateway:
+        await gateway.topic()
+        await gateway.publish(*rows(1))
+        shutil.copytree(
+            primary.folder,
+            replica.folder,
+            ignore=shutil.ignore_patterns("*.sock"),
+            dirs_exist_ok=True,
+        )
+        async with gateway.subscribe(topic="*") as stream:
+            await stream.until("group_end")
+            assert (await gateway.http.delete("/v1/topics/px")).status_code == 204
+            removed = await stream.until("unsubscribed")
+            assert json.loads(removed[-1].text)["reason"] == "REMOVED"
+            replica.start()
+            link.unlink()
+            link.symlink_to(replica.folder / "bus.sock")
+            primary.kill()
+            await stream.until("subscribed")
+            await stream.until("group_end")
+            await eventually_ready(gateway)
+            seen = stream.last_id
+        async with gateway.subscribe(topic="*", last_id=seen) as stream:
+            await gateway.publish(*rows(2))
+            assert "unsubscribed" not in names(await stream.until("message"))
+
+
 async def test_a_primary_that_becomes_a_replica_is_left_for_the_one_at_the_address() -> None:
     """It keeps its connections: nobody but a Sentinel closes them."""
     with bus_server("redis") as former, bus_server("redis") as primary:

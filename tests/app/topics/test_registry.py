@@ -9,7 +9,7 @@ import pytest
 from tests.support.place import Place, parsed
 from tidegate.app.definitions.topic import Unusable
 from tidegate.app.stores.store import TopicRecord
-from tidegate.app.topics.registry import TopicRegistry
+from tidegate.app.topics.registry import ENDED_EPOCHS_MAX, TopicRegistry
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
 
@@ -35,6 +35,31 @@ async def test_one_that_is_admitted_is_in_the_engine_until_it_is_dropped() -> No
     assert (topics.find("px"), topics.document("px"), topics.has_ended("e1")) == (None, None, True)
     with pytest.raises(TopicUnknown):
         place.driver.engine.topic("px")
+
+
+async def test_a_topic_that_is_served_again_has_not_ended() -> None:
+    """A failover may lose a deletion: the topic is back in its epoch, and in one that follows."""
+    topics = topics_of(Place())
+    topics.drop(topics.restore(record("px", "e2"), RestoredTopic(former={"e1": 3})))
+    assert topics.has_ended("e1")
+    assert topics.has_ended("e2")
+    topics.drop(topics.admit(record("other", "e9")))
+    topics.restore(record("px", "e2"), RestoredTopic(former={"e1": 3}))
+    assert not topics.has_ended("e1")
+    assert not topics.has_ended("e2")
+    topics.drop(topics.get("px"))
+    topics.admit(record("px", "e3"))
+    topics.renew(record("px", "e4"), RestoredTopic(former={"e1": 3, "e2": 3, "e3": 0}))
+    assert [each for each in ("e1", "e2", "e3", "e4") if topics.has_ended(each)] == []
+    assert topics.has_ended("e9")
+
+
+async def test_the_oldest_ended_epochs_are_forgotten() -> None:
+    topics = topics_of(Place())
+    for number in range(ENDED_EPOCHS_MAX + 1):
+        topics.drop(topics.admit(record("px", f"e{number}")))
+    assert not topics.has_ended("e0")
+    assert topics.has_ended("e1")
 
 
 async def test_listeners_hear_of_a_topic_that_takes_a_name_over() -> None:
