@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from tidegate.app.definitions.fields import TopicSource
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.refusals import Refused
-from tidegate.app.stores.items import Item, Message, Removal
+from tidegate.app.stores.items import Fill, Item, Message, Removal
 from tidegate.app.streams.driver import Consumer, Driver
 from tidegate.app.timers import Backoff
 from tidegate.app.topics.leadership import Leadership
@@ -46,7 +46,7 @@ RETRY_S = 1.0
 logger = logging.getLogger("tidegate.filler")
 
 
-Write = Callable[[CatalogTopic, Sequence[Item], int, int | None], Awaitable[None]]
+Write = Callable[[CatalogTopic, Fill, int | None], Awaitable[None]]
 """Writes into a derived topic: `Writer.fill`."""
 
 
@@ -136,15 +136,12 @@ class DerivedTopic:
 
     async def _written(self, entry: CatalogTopic, items: Sequence[Item]) -> bool:
         """Write, and retry while the store is out; return False once the topic has ended."""
-        backoff = Backoff(RETRY_S)
-        since: int | None = None  # the head before the first attempt
+        backoff, fill = Backoff(RETRY_S), Fill(items)
         while not self._stopped:
             try:
                 async with entry.writing:
-                    if since is None:
-                        since = self._driver.engine.topic(entry.record.name).head
                     # Read at each attempt: the lease may have changed hands since the last one.
-                    await self._write(entry, items, since, self._leadership.fence)
+                    await self._write(entry, fill, self._leadership.fence)
             except TopicUnknown:
                 return False
             except Exception as error:  # rows that were taken exist nowhere else: written again

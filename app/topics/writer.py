@@ -12,7 +12,7 @@ import msgspec
 
 from tidegate.app.refusals import Unavailable
 from tidegate.app.shielding import run_shielded
-from tidegate.app.stores.items import Item, Message, MessageBlock, Removal, to_frames
+from tidegate.app.stores.items import Fill, Item, Message, MessageBlock, Removal, to_frames
 from tidegate.app.stores.store import (
     Appended,
     HeadMoved,
@@ -28,7 +28,7 @@ from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.registry import CatalogTopic, TopicRecreated
 from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.errors import TopicUnknown
-from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
+from tidegate.conflation.frame import Frame, RemovalReason
 from tidegate.conflation.topics.feed import Feed
 from tidegate.keys.text.duration import SECOND
 
@@ -53,6 +53,8 @@ DECIDED_S_MAX = 2.0
 REMOVED_AT_ONCE = 500
 # About a millisecond, in which streams wait.
 FRAMED_AT_ONCE = 10_000
+FILLER = "tidegate.filler"
+"""The producer whose numbers tell what has been written into a derived topic."""
 NO_HEAD = -1
 """No topic has this head: an append that expects it finds its duplicate, or writes nothing."""
 
@@ -174,31 +176,31 @@ class Writer:
                 assert self._arrivals is not None, "nobody else moves the head"
                 await self._arrivals.wait_reached(name, epoch, head)
 
-    async def fill(
-        self, entry: CatalogTopic, items: Sequence[Item], since: int, fence: int | None
-    ) -> None:
+    async def fill(self, entry: CatalogTopic, fill: Fill, fence: int | None) -> None:
         """Store and deliver items of a source, once. The caller holds `entry.writing`.
 
-        `since`: the head before the first attempt. Where gateways share a store, an attempt without
-        an answer may have stored them, or may do so yet.
+        Where gateways share a store, an attempt without an answer may have stored them, or may do
+        so yet. So they have a number: the store has the items of each number once.
 
         Raises:
             TopicUnknown, Refused: as `write`.
         """
         if self._arrivals is None:
-            await self.write(entry, items, fence=fence)
+            await self.write(entry, fill.items, fence=fence)
             return
-        topic = self._driver.engine.topic(self._current_name(entry))
-        head = topic.head
-        while not _holds(topic.journal.after(since), items):
+        while True:
+            # The head of all that is stored: behind it, the number is above those of other fills.
+            await self.catch_up(entry)
+            head = self._driver.engine.topic(self._current_name(entry)).head
+            # The topic may have lost messages, and an earlier attempt with them.
+            fill.since = head if fill.since is None else min(fill.since, head)
+            producer = Producer(FILLER, fill.since + 1)
             try:
                 # Behind this head only: what an earlier attempt may store yet moves it, or is late.
-                await self.write(entry, items, expected_head=head, fence=fence)
+                await self.write(entry, fill.items, producer, expected_head=head, fence=fence)
                 return
             except HeadMoved:
-                await self.catch_up(entry)
-                topic = self._driver.engine.topic(self._current_name(entry))
-                head = topic.head
+                continue
 
     async def catch_up(self, entry: CatalogTopic, past: PastTime | None = None) -> None:
         """Wait until the engine has all that the store has now.
@@ -390,21 +392,6 @@ def _is_same(given: Frame, there: Frame | None) -> bool:
     if there is None or there is given:
         return there is given
     return (there.offset, there.payload) == (given.offset, given.payload)
-
-
-def _holds(frames: Sequence[Frame], items: Sequence[Item]) -> bool:
-    """Return True if these items stand one behind the other, as one write stores them."""
-    return any(
-        all(map(_is_of, frames[start : start + len(items)], items))
-        for start in range(len(frames) - len(items) + 1)
-    )
-
-
-def _is_of(frame: Frame, item: Item) -> bool:
-    if isinstance(item, Removal) or isinstance(frame, Tombstone):
-        is_removed = isinstance(item, Removal) and isinstance(frame, Tombstone)
-        return is_removed and frame.key == item.record_key
-    return (frame.key, frame.payload) == (item.record_key, item.payload)
 
 
 def valued(items: Sequence[Item], sow: Feed | None) -> Sequence[Item]:
