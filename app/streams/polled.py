@@ -466,7 +466,9 @@ class PolledStream:
             since = replace(since, cut=cut, mark=self._source.mark)
         if since.epoch == self._topic.epoch:
             return since
-        placed = self._topic.place(Bookmark(since.epoch, since.offset))
+        # A part of a snapshot leaves out what had changed up to its cut: that has to be there, too.
+        seen = since.offset if since.cut is None else max(since.offset, since.cut)
+        placed = self._topic.place(Bookmark(since.epoch, seen))
         return replace(since, epoch=placed.epoch)
 
     @property

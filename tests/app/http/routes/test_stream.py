@@ -23,8 +23,10 @@ from tests.support.rules import rule
 from tests.support.tokens import grant, token_of
 from tests.support.wire import connected
 from tidegate.app.refusals import Refused
-from tidegate.app.streams import polled
+from tidegate.app.stores.store import TopicRecord
+from tidegate.app.streams import polled, polled_rows
 from tidegate.app.streams.poll_request import PollTexts
+from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 
 STREAM = "/v1/topics/px/stream"
 
@@ -1031,6 +1033,31 @@ async def test_who_goes_on_from_a_bookmark_is_told_of_all_removals_since(live: s
         assert poller.records == {"[1]": {"k": 1}}
         await poller.poll()
         assert poller.rows == []
+
+
+@rule("polling-3", "polling-4", "cluster-16")
+@pytest.mark.parametrize("left", [3, 4])
+async def test_a_snapshot_in_parts_goes_on_where_an_epoch_continues_all_that_it_left_out(
+    monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    monkeypatch.setattr(polled_rows, "ROWS_AT_ONCE", 2)
+    async with running_gateway() as running:
+        gateway = running.gateway
+        await running.topic()
+        await running.publish({"k": 1}, {"k": 2}, {"k": 3}, {"k": 4})
+        poller = Poller(running)
+        await poller.poll()
+        topic = gateway.driver.engine.topic("px")
+        frames = topic.journal.after(0, until=left)
+        kept = RestoredTopic(left, frames, journal=frames, former={topic.epoch: left})
+        gateway.catalog.renew(TopicRecord("px", gateway.catalog.get("px").document, "e2"), kept)
+        removal, news = Tombstone(left + 1, b"", "[1]"), Frame(left + 2, b'{"k": 5}', "[5]")
+        await gateway.driver.publish("px", [removal, news])
+        await poller.poll()
+        assert (poller.rows[0]["headers"].get("control") == "reset") == (left < 4)
+        while (await poller.poll()).headers.get("stream-up-to-date") != "true":
+            pass
+        assert poller.records == {json.dumps([row["k"]]): row for row in await running.sow()}
 
 
 @rule("polling-3")
