@@ -63,6 +63,24 @@ def test_removals_go_to_clients_that_may_hold_the_key_and_ask_for_them() -> None
     assert driver.received("other")[1:] == ["c1"]
 
 
+@rule("resume-6", "cluster-16")
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [("batch_size=1", [None, None, 6]), ("conflation=1s,batch_size=1", [4, 5, 6])],
+)
+def test_pieces_of_changes_have_ids_only_with_an_interval(
+    options: str, found: list[int | None]
+) -> None:
+    """A reader that returns to another epoch with an interval is sent all records."""
+    driver = driver_of("a1 b1 c1")
+    driver.publish("a2 b2 c2")
+    driver.session("few", messages_max=2)
+    driver.subscribe(options, resume="e1-3", session="few", command="sow_and_subscribe")
+    outputs = driver.take("few")
+    assert described(outputs)[0] == "resumed by changes, gap 3"
+    assert ids(outputs) == found
+
+
 @rule("delta-6", "resume-8")
 def test_a_replay_counts_what_its_rows_stand_for() -> None:
     driver = driver_of("a1 a2 b1 a3", key="")

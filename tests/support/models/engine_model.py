@@ -186,7 +186,7 @@ def opening(
         )
         missed = list(newest(missed, fields).values())
     # The rest of a replay with an interval would be other rows: only its end can be resumed from.
-    is_in_order = mode == "changes" or not lane_spec.interval_ns
+    is_in_order = (mode == "changes") == bool(lane_spec.interval_ns)
     return OpeningModel(missed, False, mode, gap, is_in_order)
 
 
