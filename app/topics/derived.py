@@ -35,6 +35,7 @@ from tidegate.conflation.outputs import (
     Unsubscribed,
 )
 from tidegate.conflation.subscription import Command, Subscription
+from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.errors import KeysError
 from tidegate.keys.spec import KeySpec
 
@@ -107,9 +108,10 @@ class DerivedTopic:
     async def _run(self, entry: CatalogTopic) -> None:
         assert self._consumer is not None, "it subscribes before it starts"
         while not self._stopped:
+            source = self._source_topic()
             outputs = self._consumer.take(TAKEN_BYTES_AT_ONCE)
             items = [item for output in outputs for item in self._items(entry, output)]
-            if items and not await self._written(entry, items):
+            if items and not await self._written(entry, items, source):
                 return
             if Unsubscribed(NAME, self._source, BACK_PRESSURE) in outputs:
                 if not self._subscribe_again(entry):
@@ -134,12 +136,20 @@ class DerivedTopic:
             return False
         return True
 
-    async def _written(self, entry: CatalogTopic, items: Sequence[Item]) -> bool:
-        """Write, and retry while the store is out; return False once the topic has ended."""
+    async def _written(
+        self, entry: CatalogTopic, items: Sequence[Item], source: Topic | None
+    ) -> bool:
+        """Write, and retry while the store is out; return False once the topic has ended.
+
+        Items of a source that has begun again meanwhile are dropped if its records follow: it may
+        have lost them.
+        """
         backoff, fill = Backoff(RETRY_S), Fill(items)
         while not self._stopped:
             try:
                 async with entry.writing:
+                    if self.has_records and self._source_topic() is not source:
+                        return True
                     # Read at each attempt: the lease may have changed hands since the last one.
                     await self._write(entry, fill, self._leadership.fence)
             except TopicUnknown:
@@ -151,6 +161,13 @@ class DerivedTopic:
             else:
                 return True
         return False
+
+    def _source_topic(self) -> Topic | None:
+        """Return the source; another object once it has begun again, None once it is gone."""
+        try:
+            return self._driver.engine.topic(self._source)
+        except TopicUnknown:
+            return None
 
     def _items(self, entry: CatalogTopic, output: Output) -> list[Item]:
         match output:

@@ -283,6 +283,26 @@ async def test_what_a_store_that_is_out_did_not_take_is_written_again(
         assert place.journal("slow") == [("[1]", b'{"k": 1}')]
 
 
+@rule("topic-9", "cluster-16")
+async def test_what_its_source_has_lost_meanwhile_is_not_written_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidegate.app.topics.derived.RETRY_S", 0.01)
+    store = ForgetfulStore()
+    async with filled(store, source=PX) as place:
+        await place.say("px", {"k": 1, "v": 1})
+        await place.pass_time()
+        await place.say("px", {"k": 1, "v": 2})
+        store.is_out = True
+        await place.pass_time()
+        left = place.driver.engine.topic("px").journal.after(0, until=1)
+        record = TopicRecord("px", place.catalog.get("px").document, "e2")
+        place.catalog.renew(record, RestoredTopic(1, left, journal=left))
+        await asyncio.sleep(0.05)
+        await place.settled()
+        assert place.journal("slow") == [("[1]", b'{"k": 1, "v": 1}')]
+
+
 async def test_topics_taken_over_from_a_store_are_filled_whatever_their_order() -> None:
     async with filled(source=PX) as before:
         again = Filled()
