@@ -12,7 +12,7 @@
     fanout, compression          one text for a cohort; a slow reader leaves it here
     backpressure                 a large publish waits for the queues of slow readers
     auto, auto_watch             `conflation=auto`: the interval follows the connection
-    polled, polled_rows, poll_request   readers that poll, without a stream
+    polled, polled_pages, poll_request   readers that poll, without a stream
 
 The engine's side of a session is in `conflation/sessions/`, the HTTP of both in `app/http/`.
 """

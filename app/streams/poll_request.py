@@ -14,7 +14,7 @@ from tidegate.app.streams.decisions import (
     granted_to,
 )
 from tidegate.app.streams.encoding import Format
-from tidegate.app.streams.polled_rows import RowForm
+from tidegate.app.streams.polled_pages import RowForm
 from tidegate.app.streams.subscribe_request import SubscribeRequest
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import OptionsInvalid

@@ -26,7 +26,7 @@ from tidegate.app.stores.store import TopicRecord
 from tidegate.app.streams.decisions import SessionContext
 from tidegate.app.streams.driver import Consumer, Driver
 from tidegate.app.streams.poll_request import PollRequest, PollTexts, granted_poll
-from tidegate.app.streams.polled_rows import (
+from tidegate.app.streams.polled_pages import (
     JournalPages,
     Page,
     PageSource,

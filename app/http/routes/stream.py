@@ -52,7 +52,7 @@ from tidegate.app.refusals import Refused
 from tidegate.app.streams.compression import Coding, encoder_of, negotiate
 from tidegate.app.streams.poll_request import PollTexts
 from tidegate.app.streams.polled import PolledStream
-from tidegate.app.streams.polled_rows import Page, Position, RowForm
+from tidegate.app.streams.polled_pages import Page, Position, RowForm
 from tidegate.app.streams.sse import END, EVENT_STREAM, HEARTBEAT
 from tidegate.app.texts import names_entity_tag
 from tidegate.conflation.frame import Frame

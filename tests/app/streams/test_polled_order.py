@@ -10,7 +10,7 @@ from tests.support.deadlines import HANGS_S
 from tidegate.app.access.limits.quota import NOBODY, Quotas
 from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.polled import RELEASED_AT_ONCE, PolledStream
-from tidegate.app.streams.polled_rows import RowForm
+from tidegate.app.streams.polled_pages import RowForm
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options

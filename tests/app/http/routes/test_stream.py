@@ -24,7 +24,7 @@ from tests.support.tokens import grant, token_of
 from tests.support.wire import connected
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import TopicRecord
-from tidegate.app.streams import polled, polled_rows
+from tidegate.app.streams import polled, polled_pages
 from tidegate.app.streams.poll_request import PollTexts
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 
@@ -1040,7 +1040,7 @@ async def test_who_goes_on_from_a_bookmark_is_told_of_all_removals_since(live: s
 async def test_a_snapshot_in_parts_goes_on_where_an_epoch_continues_all_that_it_left_out(
     monkeypatch: pytest.MonkeyPatch, left: int
 ) -> None:
-    monkeypatch.setattr(polled_rows, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(polled_pages, "ROWS_AT_ONCE", 2)
     async with running_gateway() as running:
         gateway = running.gateway
         await running.topic()

@@ -15,8 +15,8 @@ import pytest
 from tests.support.profiles import NIGHTLY, SEARCHED_FOR_EACH, SEED
 from tests.support.rules import rule
 from tidegate.app.refusals import Refused
-from tidegate.app.streams import polled_rows
-from tidegate.app.streams.polled_rows import Page, Position, RecordPages, RowForm, mark_of
+from tidegate.app.streams import polled_pages
+from tidegate.app.streams.polled_pages import Page, Position, RecordPages, RowForm, mark_of
 from tidegate.conflation.definition import Definition, History, Kind
 from tidegate.conflation.frame import Frame, Tombstone
 from tidegate.conflation.options.grant import decide
@@ -135,7 +135,7 @@ def test_whoever_follows_positions_ends_with_the_records(
     filter_text: str, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Small pages, so that a snapshot is read while the topic changes.
-    monkeypatch.setattr(polled_rows, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(polled_pages, "ROWS_AT_ONCE", rows_at_once)
     for seed in range(SEED, SEED + (SEARCHED_FOR_EACH if NIGHTLY else 1) * 20):
         follow_positions(seed, filter_text)
 
