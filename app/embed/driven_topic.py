@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from tidegate.app.access.limits.lanes import LaneUse
+from tidegate.app.access.limits.lane_use import LaneUse
 from tidegate.app.refusals import Refused
 from tidegate.app.shielding import run_shielded
 from tidegate.app.streams.connection import StreamTimes

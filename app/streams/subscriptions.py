@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, Self
 
-from tidegate.app.access.limits.lanes import Wanted
+from tidegate.app.access.limits.lane_use import Wanted
 from tidegate.app.access.limits.quota import Usage
 from tidegate.app.names import TopicPattern
 from tidegate.app.refusals import Refused, refused

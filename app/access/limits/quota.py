@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidegate.app.access.limits.lanes import LaneUse, Wanted
+from tidegate.app.access.limits.lane_use import LaneUse, Wanted
 from tidegate.app.access.limits.memory import MemoryBound
 from tidegate.app.refusals import RETRY_LATER_S, Refused
 from tidegate.conflation.errors import LimitReached

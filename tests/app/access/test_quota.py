@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate.app.access.grants import Grants, Subject
-from tidegate.app.access.limits.lanes import LaneUse
+from tidegate.app.access.limits.lane_use import LaneUse
 from tidegate.app.access.limits.memory import (
     MEASURE_EVERY_NS,
     MemoryBound,

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest_asyncio
 
 from tests.support.gateways import Running, Stream, running_gateway
-from tidegate.app.access.limits.lanes import LaneUse
+from tidegate.app.access.limits.lane_use import LaneUse
 from tidegate.app.streams.session import Session
 
 
