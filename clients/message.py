@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from typing import Any
 
-from tidegate.keys.encoding import json_text
+from tidegate.keys.python_values import json_text
 
 TEXT = bytes | bytearray | memoryview
 

@@ -20,9 +20,9 @@ from tidegate.app.streams.subscribe_request import (
 from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.subscription import Command
-from tidegate.keys.encoding import json_text
 from tidegate.keys.errors import KeyMissing, Refusal
 from tidegate.keys.jsontext import check_json, one_line
+from tidegate.keys.python_values import json_text
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec, canonical_key, record_key
 from tidegate.keys.text.bookmark import Bookmark

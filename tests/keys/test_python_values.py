@@ -1,4 +1,4 @@
-"""Values of programs as JSON text: Decimals keep their digits; what JSON cannot represent fails."""
+"""Python values as JSON text: Decimals keep their digits; what JSON cannot represent fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 import pydantic
 import pytest
 
-from tidegate.keys.encoding import json_text
+from tidegate.keys.python_values import json_text
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Values of programs as JSON text, for publishers in Python."""
+"""Python values as JSON text, for publishers in Python."""
 
 from __future__ import annotations
 
