@@ -79,7 +79,7 @@ def restore(backup: Path, store_dir: str | None, replace: bool) -> int:
 
 def _restore(backup: Path, store_dir: str | None, replaces: bool) -> None:
     from tidegate.app.stores.backups import restore as restore_store
-    from tidegate.app.stores.schema import FolderUnusable
+    from tidegate.app.stores.folder import FolderUnusable
     from tidegate.app.stores.store import StoreUnusable
 
     settings = _settings(store_dir)

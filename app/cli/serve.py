@@ -254,7 +254,7 @@ async def _planned(settings: Settings) -> list[Step]:
 def _without_new_store(settings: Settings) -> Settings:
     """Return settings that use the store if it exists; a dry run must not create one."""
     from tidegate.app.settings.settings import MEMORY_ONLY
-    from tidegate.app.stores.schema import DATABASE
+    from tidegate.app.stores.folder import DATABASE
 
     if settings.keeps_nothing or (Path(settings.store_dir) / DATABASE).exists():
         return settings

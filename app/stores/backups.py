@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.app.stores import generation
-from tidegate.app.stores.schema import APPLICATION_ID, DATABASE, FORMAT, Folder
+from tidegate.app.stores.folder import DATABASE, StoreFolder
+from tidegate.app.stores.schema import APPLICATION_ID, FORMAT
 from tidegate.app.stores.store import StoreUnusable
 
 REPLACED = "tidegate.db.before"
@@ -75,7 +76,7 @@ def restore(backup: Path, path: Path, *, replaces: bool = False) -> Restored:
         StoreUnusable: one sentence with the reason; the store is unchanged.
     """
     topics, before = _check(backup, f"The backup {backup}"), None
-    folder = Folder.take(path)
+    folder = StoreFolder.lock(path)
     try:
         if folder.database.exists() and not replaces:
             raise StoreUnusable(f"There is a store in {path} already; --replace keeps it beside.")

@@ -15,10 +15,11 @@ from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.names import OWN_PREFIX, REVOKED
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores import generation, sqlite_senders, sqlite_tables
+from tidegate.app.stores.folder import StoreFolder
 from tidegate.app.stores.group_commit import GroupCommit, Result, Work
 from tidegate.app.stores.items import Item
 from tidegate.app.stores.memory import NORMAL
-from tidegate.app.stores.schema import Folder, open_database
+from tidegate.app.stores.schema import open_database
 from tidegate.app.stores.sqlite_tables import StoredTopic
 from tidegate.app.stores.store import (
     Appended,
@@ -57,7 +58,7 @@ class SqliteStore:
         self._limits = limits
         # Only the writer thread uses this cache; a rollback clears it.
         self._topics: dict[str, StoredTopic] = {}
-        self._folder: Folder | None = None
+        self._folder: StoreFolder | None = None
         self._connection: sqlite3.Connection | None = None
         self._commits: GroupCommit | None = None
 
@@ -67,12 +68,12 @@ class SqliteStore:
         Raises:
             StoreUnusable: with one sentence for the operator; nothing was changed.
         """
-        self._folder = Folder.take(self._path)
+        self._folder = StoreFolder.lock(self._path)
         try:
             self._connection = open_database(
                 self._folder.database, survives_power=self._survives_power
             )
-            self._folder.note_files()
+            self._folder.record_open_files()
             missing = self._folder.missing
             self._commits = GroupCommit(self._connection, self._topics.clear, missing)
             # Delete before reading: `records` must not report topics of the previous process.

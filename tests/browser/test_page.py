@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chromium import SEES_MS_MAX, watched_page
 from tests.support.commands import serving
-from tidegate.app.stores.schema import DATABASE
+from tidegate.app.stores.folder import DATABASE
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.requests import JSON
 from tidegate.pipeline.operations.status import State, StreamStatus

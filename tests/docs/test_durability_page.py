@@ -7,7 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 from dev import ROOT
-from tidegate.app.stores.schema import DATABASE, LOCK, open_database
+from tidegate.app.stores.folder import DATABASE, LOCK
+from tidegate.app.stores.schema import open_database
 from tidegate.app.topics.checkpoints import CHECK_S, CHECKS_PER_ROUND, MESSAGES_MAX
 
 PAGE = (ROOT / "docs" / "durability.md").read_text("utf-8")

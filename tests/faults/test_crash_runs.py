@@ -13,7 +13,7 @@ from tests.faults.crash_runs import CrashRuns, crash_of
 from tests.faults.setups.gateway import on_sqlite
 from tests.faults.setups.waiting import happens
 from tests.support.deadlines import HANGS_S
-from tidegate.app.stores.schema import DATABASE
+from tidegate.app.stores.folder import DATABASE
 
 LOAD_S = (0.05, 0.3)
 

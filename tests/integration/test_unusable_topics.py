@@ -21,7 +21,7 @@ from tests.support.buses import BusServer
 from tests.support.commands import call, serving_here
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
-from tidegate.app.stores.schema import DATABASE
+from tidegate.app.stores.folder import DATABASE
 
 pytestmark = [pytest.mark.system, rule("topic-13", "topic-14", "topic-15", "topic-16")]
 

@@ -12,8 +12,9 @@ import pytest
 
 from tests.app.stores.test_store import PLAIN, append
 from tidegate.app.stores.backups import REPLACED, back_up, restore
+from tidegate.app.stores.folder import DATABASE
 from tidegate.app.stores.items import Message
-from tidegate.app.stores.schema import DATABASE, FORMAT
+from tidegate.app.stores.schema import FORMAT
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import StoreUnusable, TopicRecord
 

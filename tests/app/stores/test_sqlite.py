@@ -15,8 +15,9 @@ from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.refusals import Refused
 from tidegate.app.stores import sqlite
+from tidegate.app.stores.folder import DATABASE
 from tidegate.app.stores.items import Message
-from tidegate.app.stores.schema import DATABASE, open_database
+from tidegate.app.stores.schema import open_database
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import Appended, Publication, StoreUnusable, TopicRecord
 
