@@ -25,7 +25,7 @@ from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import Bounds, Store, StoreAway, StoreUnusable
 from tidegate.app.streams.decisions import SessionContext
 from tidegate.app.streams.driver import Driver
-from tidegate.app.streams.notices import Outage
+from tidegate.app.streams.outage import Outage
 from tidegate.app.streams.polled import PolledStreams
 from tidegate.app.streams.registry import Sessions
 from tidegate.app.streams.session import Session

@@ -17,7 +17,7 @@ from tidegate.app.cluster.takeover import Takeover
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.settings.settings import Settings, SettingsInvalid
 from tidegate.app.streams.driver import Driver
-from tidegate.app.streams.notices import Outage
+from tidegate.app.streams.outage import Outage
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.leadership import Leadership

@@ -22,7 +22,7 @@ from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import DefinitionsMoved, TopicRecord
 from tidegate.app.streams.driver import Driver
-from tidegate.app.streams.notices import Outage
+from tidegate.app.streams.outage import Outage
 from tidegate.app.timers import Backoff, wait_until_set
 from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog

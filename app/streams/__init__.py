@@ -7,7 +7,8 @@
     documents, view              the JSON of sessions: what opens and changes them; what shows them
     driver, scheduler            the engine's clock and timer; which stream runs next
     event_writer, encoding, sse  what a stream writes next; rows and events as bytes
-    notices                      heartbeats, `late`, `progress`, and `status` in an outage
+    notices                      `late` and `progress`; when a heartbeat or progress is due
+    outage                       the bus is out: `status` for all streams
     socket_stream, connection    a stream that owns its connection; the deadline of a frozen peer
     fanout, compression          one text for a cohort; a slow reader leaves it here
     backpressure                 a large publish waits for the queues of slow readers

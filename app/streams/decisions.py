@@ -20,7 +20,7 @@ from tidegate.app.stores.store import TopicRecord
 from tidegate.app.streams.connection import StreamTimes
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.encoding import Format
-from tidegate.app.streams.notices import Outage
+from tidegate.app.streams.outage import Outage
 from tidegate.app.streams.scheduler import in_turns
 from tidegate.app.streams.subscribe_request import (
     RequestedSubscription,
