@@ -31,7 +31,7 @@ REPORTED = {
     "ingest": "bench.ingest",
     "publishing": "bench.publishing",
     "stalls": "bench.stalls",
-    "holds": "bench.holds",
+    "iterations": "bench.iterations",
     "compression": "bench.compression",
     "workers": "bench.workers",
     "profiles": "bench.profiles",

@@ -1,8 +1,8 @@
-"""The longest that any request holds the loop, in CPU time: nobody else is served meanwhile.
+"""The longest iteration of the event loop for each request, in CPU time.
 
-Each part begins a gateway of its own with a large state, sends each request, and reads how long
-the longest turn of the loop was meanwhile, and which calls the watchdog saw in it. The last figure
-of a part is the 99.9th percentile of all its turns.
+While an iteration runs, nobody else is served. Each part starts its own gateway with a large state,
+sends each request, and reads the longest iteration meanwhile, and the calls that the watchdog saw
+in it. The last figure of a part is the 99.9th percentile of all its iterations.
 """
 
 from __future__ import annotations
@@ -28,58 +28,58 @@ KEYS = 100_000
 BODY_MESSAGES = 10_000
 TOPICS = 9_900  # of 10,000 that are allowed
 TOPICS_OF_PATTERN = 250  # near `session_subscriptions_max`
-RECORDS_OF_PATTERN = 500  # of each: as many as are looked at in one step
+RECORDS_OF_PATTERN = 500  # of each of these topics: as many as one step reads
 SESSIONS = 9_900  # of 10,000 that are allowed
-LEAVING = 2_500  # a quarter, after which garbage is collected
+LEAVING = 2_500  # a quarter of the sessions, after which garbage is collected
 REPLAYS = 50
 SUBSCRIPTION_MS = 50.0  # over 100,000 records, in an iteration of the loop
 ADMINISTRATION_MS = 250.0  # over a million records
 SHARE = 0.999
 SETTLES_S = 0.3
-LOOKS_S = 2.5  # two looks of the gateway at its connections: then nobody leaves any more
-TIMED = (sys.executable, "-m", "bench.servers.turns")
+CHECKS_S = 2.5  # two checks of its connections by the gateway: then all have left
+TIMED_COMMAND = (sys.executable, "-m", "bench.servers.iterations")
 
 Work = Callable[[], object]
 Query = dict[str, str | int]
 
 
-class Turns:
-    """A gateway whose turns are timed."""
+class TimedGateway:
+    """A gateway whose event-loop iterations are timed."""
 
     def __init__(self, held: ExitStack, **settings: str) -> None:
-        self._found = Path(held.enter_context(tempfile.TemporaryDirectory()), "turns")
+        self._found = Path(held.enter_context(tempfile.TemporaryDirectory()), "iterations")
         settings |= {
-            "loop_held_max": "20ms",  # so that the watchdog has looked at each turn that counts
-            "write_timeout": "10m",  # who reads nothing while all keys change is not cut
+            "loop_held_max": "20ms",  # so that the watchdog has sampled each iteration that counts
+            "write_timeout": "10m",  # so that no reader is cut while all keys change
         }
-        started: Any = partial(gateway, command=(*TIMED, str(self._found)))
+        started: Any = partial(gateway, command=(*TIMED_COMMAND, str(self._found)))
         self.server: Gateway = held.enter_context(started(**settings))
         self.all_s: list[float] = []
 
     def measured(self, name: str, work: Work, wanted_ms: float = SUBSCRIPTION_MS) -> Figure:
-        """Do some work, and return the longest turn meanwhile."""
+        """Do some work, and return the longest iteration meanwhile."""
         self.server.process.popen.send_signal(signal.SIGUSR1)
         work()
         time.sleep(SETTLES_S)  # what a request leaves behind is done after its answer
         self.server.process.popen.send_signal(signal.SIGUSR2)
-        waited_for(self._found.exists, "the turns")
+        waited_for(self._found.exists, "the iterations")
         lines = [line.partition(" ") for line in self._found.read_text().splitlines()]
         self._found.unlink()
-        turns = [(int(micros) / 1e6, who) for micros, _, who in lines]
-        self.all_s += [seconds for seconds, _ in turns]
-        longest_s, who = max(turns)
-        return Figure(name, longest_s * 1_000, "ms CPU", wanted_ms, note=who)
+        iterations = [(int(micros) / 1e6, calls) for micros, _, calls in lines]
+        self.all_s += [seconds for seconds, _ in iterations]
+        longest_s, calls = max(iterations)
+        return Figure(name, longest_s * 1_000, "ms CPU", wanted_ms, note=calls)
 
     def total(self, name: str) -> Figure:
-        """Return the percentile of all turns that were measured."""
+        """Return the percentile of all iterations that were measured."""
         self.all_s.sort()
-        note = f"of {len(self.all_s):,} turns"
+        note = f"of {len(self.all_s):,} iterations"
         value = percentile(self.all_s, SHARE) * 1_000
-        return Figure(f"{name}: all turns, p99.9", value, "ms CPU", SUBSCRIPTION_MS, note=note)
+        return Figure(f"{name}: all iterations, p99.9", value, "ms CPU", SUBSCRIPTION_MS, note=note)
 
 
 def figures(parts: str = "", keys: int = KEYS) -> Iterator[Figure]:
-    """Yield the longest turn of the loop by request; `parts`: names of some, else of all."""
+    """Yield the longest iteration by request; `parts`: names of some, else of all."""
     for name, part in PARTS.items():
         if not parts or name in parts.split(","):
             with ExitStack() as held:
@@ -90,8 +90,8 @@ def figures(parts: str = "", keys: int = KEYS) -> Iterator[Figure]:
 
 
 def _records(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
-    turns = Turns(held)
-    server = turns.server
+    timed = TimedGateway(held)
+    server = timed.server
     server.define(BIG, history={"messages": keys})
     for body in _bodies(keys):
         server.publish(body, BIG)
@@ -127,20 +127,20 @@ def _records(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
         "metrics": lambda: _read(server, "/metrics"),
     }
     for name, work in kinds.items():
-        yield turns.measured(f"{part}: {name}", work)
+        yield timed.measured(f"{part}: {name}", work)
     for options in BEHIND:
         name = f"{part}: behind by all keys, {options}"
-        yield turns.measured(name, partial(_behind, server, options, keys))
+        yield timed.measured(name, partial(_behind, server, options, keys))
     change = partial(_queue, server, "conflation=100ms,receipt", keys, "conflation=5s,receipt")
-    yield turns.measured(f"{part}: a change of one behind by all keys", change)
-    yield turns.measured(f"{part}: unsubscribe of a full queue", partial(_queue, server))
+    yield timed.measured(f"{part}: a change of one behind by all keys", change)
+    yield timed.measured(f"{part}: unsubscribe of a full queue", partial(_queue, server))
     removed = partial(_ask, server, "DELETE", f"/v1/topics/{BIG}/sow?filter=/bid%20%3E%20100")
-    yield turns.measured(f"{part}: remove records by a filter", removed)
-    yield turns.measured(f"{part}: a view of it", partial(_ask, server, "PUT", VIEW, VIEW_DOCUMENT))
+    yield timed.measured(f"{part}: remove records by a filter", removed)
+    yield timed.measured(f"{part}: a view of it", partial(_ask, server, "PUT", VIEW, VIEW_DOCUMENT))
     _ask(server, "DELETE", VIEW)
     deleted = partial(_ask, server, "DELETE", f"/v1/topics/{BIG}")
-    yield turns.measured(f"{part}: delete the topic", deleted, ADMINISTRATION_MS)
-    yield turns.total(part)
+    yield timed.measured(f"{part}: delete the topic", deleted, ADMINISTRATION_MS)
+    yield timed.total(part)
 
 
 VIEW = "/v1/topics/view"
@@ -162,9 +162,9 @@ BEHIND = (
 
 
 def _behind(server: Gateway, options: str, keys: int) -> None:
-    """Subscribe, read nothing while all keys change twice, and then read all."""
+    """Subscribe, read nothing while all keys change twice, and then read everything."""
     with socket.create_connection(("127.0.0.1", server.port), HANGS_S) as stream:
-        # With the kernel's own buffer: through one of 4 KiB the reading would take minutes.
+        # With the kernel's default buffer: through one of 4 KiB, reading would take minutes.
         stream.sendall(server.request(options, topic=BIG).encode())
         time.sleep(SETTLES_S)
         for body in (*_bodies(keys), *_bodies(keys)):
@@ -219,8 +219,8 @@ def _replays(server: Gateway) -> None:
 
 
 def _topics(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
-    turns = Turns(held, metrics_topics_max="10000")
-    server = turns.server
+    timed = TimedGateway(held, metrics_topics_max="10000")
+    server = timed.server
     for number in range(TOPICS):
         name = f"{'a' if number < TOPICS_OF_PATTERN else 'b'}.{number:05}"
         server.define(name)
@@ -252,8 +252,8 @@ def _topics(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
         "one more topic": lambda: server.define("c.1"),
     }
     for name, work in kinds.items():
-        yield turns.measured(f"{part}: {name}", work)
-    yield from _of_many_subscriptions(turns, part)
+        yield timed.measured(f"{part}: {name}", work)
+    yield from _of_many_subscriptions(timed, part)
     # A subscription and a lane in each.
     stream = held.enter_context(socket.create_connection(("127.0.0.1", server.port), HANGS_S))
     query = "options=conflation%3D1s&command=subscribe"
@@ -274,16 +274,16 @@ def _topics(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
         "close a session": lambda: _ask(server, "DELETE", of_session),
     }
     for name, work in kinds.items():
-        yield turns.measured(f"{part}: {name}", work)
-    yield turns.total(part)
+        yield timed.measured(f"{part}: {name}", work)
+    yield timed.total(part)
 
 
 LONG_FILTER = " OR ".join(f"(/bid > {number} AND /note LIKE 'a.*{number}')" for number in range(24))
 
 
-def _of_many_subscriptions(turns: Turns, part: str) -> Iterator[Figure]:
-    """Yield what a session of as many subscriptions as may be costs, and each of its readers."""
-    server = turns.server
+def _of_many_subscriptions(timed: TimedGateway, part: str) -> Iterator[Figure]:
+    """Yield the longest iteration for a session of many subscriptions, and for its readers."""
+    server = timed.server
     named = [{"topic": f"a.{number:05}"} for number in range(TOPICS_OF_PATTERN)]
     patterns = [{"topic": f"{topic['topic']}.>"} for topic in named]
     sessions: list[str] = []
@@ -292,12 +292,12 @@ def _of_many_subscriptions(turns: Turns, part: str) -> Iterator[Figure]:
         answer = server.client.post("/v1/sessions", json={"subscriptions": subscriptions})
         sessions.append(answer.raise_for_status().json()["session"])
 
-    yield turns.measured(f"{part}: a session of {TOPICS_OF_PATTERN}", lambda: created(named))
+    yield timed.measured(f"{part}: a session of {TOPICS_OF_PATTERN}", lambda: created(named))
     events = f"/v1/sessions/{sessions[0]}/events"
     for name in ("its reader", "its next reader"):
-        yield turns.measured(f"{part}: {name}", lambda: _read(server, events, {}, b"group_end"))
+        yield timed.measured(f"{part}: {name}", lambda: _read(server, events, {}, b"group_end"))
     name = f"{part}: a session of {TOPICS_OF_PATTERN} patterns"
-    yield turns.measured(name, lambda: created(patterns))
+    yield timed.measured(name, lambda: created(patterns))
     for session in sessions:
         server.client.delete(f"/v1/sessions/{session}").raise_for_status()
 
@@ -306,10 +306,10 @@ def _of_many_subscriptions(turns: Turns, part: str) -> Iterator[Figure]:
 
 
 def _sessions(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
-    turns = Turns(held)
-    server = turns.server
+    timed = TimedGateway(held)
+    server = timed.server
     server.define(BIG)
-    files_allow(SESSIONS)  # each is a connection here as well
+    files_allow(SESSIONS)  # each session is a connection of this process, too
     streams: list[socket.socket] = []
     requests = [server.request(options, topic=BIG).encode() for options in ("", "conflation=1s")]
     for number in range(SESSIONS):
@@ -333,18 +333,18 @@ def _sessions(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
     administration = ("change the policy", "delete a topic")
     for name, work in kinds.items():
         wanted_ms = ADMINISTRATION_MS if name in administration else SUBSCRIPTION_MS
-        yield turns.measured(f"{part}: {name}", work, wanted_ms)
-    yield turns.total(part)
+        yield timed.measured(f"{part}: {name}", work, wanted_ms)
+    yield timed.total(part)
 
 
 def _leave(streams: Sequence[socket.socket]) -> None:
     for stream in streams:
         stream.close()
-    time.sleep(LOOKS_S)
+    time.sleep(CHECKS_S)
 
 
 def _sessions_of(server: Gateway) -> int:
-    time.sleep(SETTLES_S)  # each question is a request as well
+    time.sleep(SETTLES_S)  # each check is a request of its own
     document = server.client.get(f"/v1/topics/{BIG}").raise_for_status().json()
     return int(document["subscriptions"])
 
@@ -385,14 +385,14 @@ def _read(
     until: bytes = b"",
     accept: str = "*/*",
 ) -> None:
-    """Send a request, and read its answer to the end, or until it has brought some bytes."""
+    """Send a request, and read its answer to the end, or until it contains `until`."""
     bare = {"Accept-Encoding": "identity", "Accept": accept}
     with server.client.stream("GET", path, params=query, headers=bare) as answer:
         if answer.status_code >= 400:
             answer.read()
             raise RuntimeError(f"{path}: {answer.text[:300]}")
         last = b""
-        for piece in answer.iter_raw():  # as it comes, and not in whole blocks
+        for piece in answer.iter_raw():  # as it arrives, and not in whole blocks
             if until and until in last + piece:
                 break
             last = piece[-len(until) :]
