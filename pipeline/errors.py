@@ -10,8 +10,8 @@ PipelineError
 |- CheckpointMismatch   the checkpoint belongs to another stream, or is in use
 |- ArchiveUnusable      an archive that cannot be read or written, or is not whole
 |- SourceLost           messages that the stream still needed are gone
-|- SourceUnreachable    the source does not answer
-|- SourceRefused        the source refused, such as a password
+|- EndpointUnavailable  a source or a sink does not answer
+|- EndpointRefused      a source or a sink refused, such as a password
 |- GatewayRefused       the gateway, or a Redis, refused
 |  |- RunFenced         a newer run of the stream has taken over
 |  `- KeyMismatch       the topic exists with another key
@@ -87,15 +87,15 @@ class SourceLost(PipelineError):
     """The topic no longer holds what the stream has still to read; never skipped in silence."""
 
 
-class SourceUnreachable(PipelineError):
-    """A broker, server or file does not answer."""
+class EndpointUnavailable(PipelineError):
+    """A source or a sink, such as a broker, does not answer, or a file cannot be written now."""
 
     exit_code = 3
     may_pass = True
 
 
-class SourceRefused(PipelineError):
-    """A broker said no, such as to a password."""
+class EndpointRefused(PipelineError):
+    """A source or a sink refused, such as a password."""
 
     may_pass = True
 

@@ -12,9 +12,9 @@ from tidegate.pipeline.definitions.source import BROKERS, KAFKA_TOPIC, read_kafk
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import (
     DefinitionInvalid,
+    EndpointRefused,
+    EndpointUnavailable,
     PipelineError,
-    SourceRefused,
-    SourceUnreachable,
 )
 
 ANSWER_SECONDS_MAX = 10.0
@@ -74,7 +74,7 @@ class KafkaCluster:
     def problem(self, error: KafkaError) -> PipelineError:
         """Return what a client's error means for the run."""
         said = f"Kafka topic {self.topic} at {self.brokers}: {error.str()}"
-        return SourceRefused(said) if error.code() in REFUSALS else SourceUnreachable(said)
+        return EndpointRefused(said) if error.code() in REFUSALS else EndpointUnavailable(said)
 
 
 class ClientFailure:

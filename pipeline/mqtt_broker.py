@@ -12,7 +12,7 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from tidegate.pipeline.definitions.toml import TomlTable, hosts_of, read_file
-from tidegate.pipeline.errors import SourceUnreachable
+from tidegate.pipeline.errors import EndpointUnavailable
 
 ADDRESS = re.compile(r"mqtts?://([^\s/@]*@)?[^\s/@]+/?")
 PORTS = {"mqtt": 1883, "mqtts": 8883}
@@ -90,7 +90,7 @@ class MqttBroker:
         """Connect a client; the broker's answer comes later.
 
         Raises:
-            SourceUnreachable: nobody answers there.
+            EndpointUnavailable: nobody answers there.
         """
         parts = urlsplit(self.address)
         host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
@@ -98,4 +98,6 @@ class MqttBroker:
             client.connect(host, port, KEEP_ALIVE_S, **given)
         except OSError as error:
             said = error.strerror or str(error)
-            raise SourceUnreachable(f"cannot reach the broker at {host}:{port}: {said}") from error
+            raise EndpointUnavailable(
+                f"cannot reach the broker at {host}:{port}: {said}"
+            ) from error

@@ -17,7 +17,7 @@ from nats.errors import Error
 from nats.js.errors import NotFoundError
 
 from tidegate.pipeline.definitions.toml import TomlTable, hosts_of, read_file
-from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
+from tidegate.pipeline.errors import EndpointRefused, EndpointUnavailable
 
 ADDRESS = re.compile(r"(nats|tls)://([^\s/@]*@)?[^\s/@]+/?")
 STREAM = re.compile(r"[^\s.*>/\\]{1,255}")
@@ -76,8 +76,8 @@ class NatsConnection:
         """Connect.
 
         Raises:
-            SourceUnreachable: the server does not answer.
-            SourceRefused: it refuses the client.
+            EndpointUnavailable: the server does not answer.
+            EndpointRefused: it refuses the client.
         """
         await self.within(self._connect())
 
@@ -94,22 +94,22 @@ class NatsConnection:
         """Wait for an answer for a bounded time; raise what the client says as a sentence.
 
         Raises:
-            SourceUnreachable: there is none.
-            SourceRefused: the server refuses, or has no such stream.
+            EndpointUnavailable: there is none.
+            EndpointRefused: the server refuses, or has no such stream.
         """
         host = self._server.host
         try:
             return await _in_time(asked, ANSWER_SECONDS_MAX)
         except NotFoundError:
-            raise SourceRefused(f"NATS at {host} has no stream {self._server.stream}") from None
+            raise EndpointRefused(f"NATS at {host} has no stream {self._server.stream}") from None
         except (Error, OSError, TimeoutError) as error:
             cause = self._failure or error
             said = getattr(cause, "strerror", None) or str(cause).removeprefix("nats: ")
             said = said or type(cause).__name__
             # What a server refuses, it says in words; those name no password.
             if "uthorization" in said or "uthentication" in said or "ermissions" in said:
-                raise SourceRefused(f"NATS at {host} refuses the client: {said}") from None
-            raise SourceUnreachable(f"NATS at {host}: {said}") from None
+                raise EndpointRefused(f"NATS at {host} refuses the client: {said}") from None
+            raise EndpointUnavailable(f"NATS at {host}: {said}") from None
 
     async def _connect(self) -> None:
         server = self._server

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from tidegate.pipeline import atomic_files
-from tidegate.pipeline.errors import CheckpointMismatch, SourceUnreachable
+from tidegate.pipeline.errors import CheckpointMismatch, EndpointUnavailable
 from tidegate.pipeline.forward.target import FeedBatch, Fields, Row
 
 BATCH_ID_BYTES = 8
@@ -92,7 +92,7 @@ class PositionFile:
         """Keep a batch until it is noted; return it with message ids.
 
         Raises:
-            SourceUnreachable: the file cannot be written.
+            EndpointUnavailable: the file cannot be written.
         """
         rows = [row.fields for row in batch.rows]
         found = UnfinishedBatch(secrets.token_hex(BATCH_ID_BYTES), rows, batch.after)
@@ -103,7 +103,7 @@ class PositionFile:
         """Replace the position, if it has changed.
 
         Raises:
-            SourceUnreachable: the file cannot be written.
+            EndpointUnavailable: the file cannot be written.
         """
         noted = self._noted
         if after != noted.after or file or noted.unfinished is not None:
@@ -113,7 +113,7 @@ class PositionFile:
         try:
             atomic_files.write(self._path, msgspec.json.encode(noted))
         except OSError as error:  # such as of a full disk, which may have room later
-            raise SourceUnreachable(
+            raise EndpointUnavailable(
                 f"{self._path} cannot be written: {error.strerror or error}"
             ) from error
         self._noted = noted

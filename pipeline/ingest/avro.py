@@ -35,7 +35,7 @@ class AvroDecoder:
 
         Raises:
             RecordInvalid: it is no Avro, or its schema is not known.
-            SourceUnreachable: the registry does not answer.
+            EndpointUnavailable: the registry does not answer.
         """
         schema_id, encoded = split_payload(payload, "Avro")
         content = io.BytesIO(encoded)

@@ -65,7 +65,7 @@ class Connector(Protocol):
         """Connect, and read after the numbers that `through` returns.
 
         Raises:
-            SourceUnreachable: the source does not answer.
+            EndpointUnavailable: the source does not answer.
             SourceLost: it no longer has what follows.
         """
 
@@ -75,7 +75,7 @@ class Connector(Protocol):
         A batch has what is there, up to a bound of its own in records and bytes: memory holds one.
 
         Raises:
-            SourceUnreachable: the source does not answer.
+            EndpointUnavailable: the source does not answer.
             SourceLost: it no longer has what follows.
         """
 

@@ -31,7 +31,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from tidegate.pipeline.errors import SourceRefused
+from tidegate.pipeline.errors import EndpointRefused
 from tidegate.pipeline.ingest.payloads import RecordInvalid, json_text
 from tidegate.pipeline.ingest.protobuf_values import DECIMAL, MessageConverter
 from tidegate.pipeline.ingest.schema_registry import SchemaDocument, SchemaRegistry, split_payload
@@ -106,8 +106,8 @@ class ProtobufDecoder:
 
         Raises:
             RecordInvalid: it is no Protobuf, or its schema is not known.
-            SourceRefused: the registry has schemas as texts only.
-            SourceUnreachable: the registry does not answer.
+            EndpointRefused: the registry has schemas as texts only.
+            EndpointUnavailable: the registry does not answer.
         """
         schema_id, framed = split_payload(payload, "Protobuf")
         path, content = _split_path(framed)
@@ -233,7 +233,7 @@ def _file(document: SchemaDocument, name: str) -> Any:
     try:
         file.ParseFromString(base64.b64decode(document["schema"], validate=True))
     except (binascii.Error, DecodeError):
-        raise SourceRefused(
+        raise EndpointRefused(
             "the schema registry has no compiled schemas: it answers format=serialized with a text"
         ) from None
     file.name = name

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from tidegate.pipeline.errors import SourceUnreachable
+from tidegate.pipeline.errors import EndpointUnavailable
 from tidegate.pipeline.ingest.payloads import RecordInvalid
 
 HEAD = struct.Struct(">bI")
@@ -47,7 +47,7 @@ class SchemaRegistry:
 
     Raises:
         RecordInvalid: from each method: it does not have what was asked for.
-        SourceUnreachable: from each method: it does not answer.
+        EndpointUnavailable: from each method: it does not answer.
     """
 
     def __init__(self, address: str, schema_format: str = "") -> None:
@@ -86,10 +86,10 @@ class SchemaRegistry:
                 raise RecordInvalid(f"the registry has no {path}")
             # Not by `raise_for_status`, whose text has the address with its password.
             if not answer.is_success:
-                raise SourceUnreachable(
+                raise EndpointUnavailable(
                     f"the schema registry answers {answer.status_code} for {path}"
                 )
             found: SchemaDocument = answer.json()
         except (httpx2.HTTPError, ValueError) as error:
-            raise SourceUnreachable(f"cannot ask the schema registry: {error}") from error
+            raise EndpointUnavailable(f"cannot ask the schema registry: {error}") from error
         return found

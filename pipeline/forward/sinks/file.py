@@ -62,7 +62,7 @@ class FileTarget:
 
         Raises:
             CheckpointMismatch: another `tidegate forward` writes to the file.
-            SourceUnreachable: the file cannot be written.
+            EndpointUnavailable: the file cannot be written.
         """
         path = self._sink.path
         try:
@@ -84,7 +84,7 @@ class FileTarget:
 
         Raises:
             CheckpointMismatch: another `tidegate forward` has taken the file.
-            SourceUnreachable: the file cannot be written.
+            EndpointUnavailable: the file cannot be written.
         """
         try:
             for row in rows:

@@ -32,8 +32,8 @@ from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import (
     CheckpointMismatch,
     DefinitionInvalid,
+    EndpointUnavailable,
     PipelineError,
-    SourceUnreachable,
 )
 from tidegate.pipeline.forward.sinks.shared import payload_of, read_is_whole
 from tidegate.pipeline.forward.target import DELETE, RESET, Patience, Refusal, Row
@@ -131,8 +131,8 @@ class KafkaTarget:
         """Connect, and end what an earlier process of this transactional id has begun.
 
         Raises:
-            SourceUnreachable: no broker answers.
-            SourceRefused: they refuse.
+            EndpointUnavailable: no broker answers.
+            EndpointRefused: they refuse.
             DefinitionInvalid: the client does not know an option.
         """
         own = {"transactional.id": self._id, "error_cb": self._failure.note}
@@ -151,8 +151,8 @@ class KafkaTarget:
         """Return the newest committed position; create the topic of positions if there is none.
 
         Raises:
-            SourceUnreachable: no broker answers, or another forward does not end its transaction.
-            SourceRefused: they refuse.
+            EndpointUnavailable: no broker answers, or another forward does not end its transaction.
+            EndpointRefused: they refuse.
         """
         self._key = f"{self._id} {identity}".encode()
         positions = self._sink.positions
@@ -174,8 +174,8 @@ class KafkaTarget:
         """Produce a record for each row, in a transaction that `note` commits.
 
         Raises:
-            SourceUnreachable: the brokers do not answer.
-            SourceRefused: they refuse.
+            EndpointUnavailable: the brokers do not answer.
+            EndpointRefused: they refuse.
             CheckpointMismatch: a later process has taken over.
         """
         self._rows = [row for row in rows if row.op != RESET]
@@ -203,8 +203,8 @@ class KafkaTarget:
         """Commit the rows of the last `write` and the position in one step.
 
         Raises:
-            SourceUnreachable: the brokers do not answer.
-            SourceRefused: they refuse.
+            EndpointUnavailable: the brokers do not answer.
+            EndpointRefused: they refuse.
             CheckpointMismatch: a later process has taken over.
         """
         if after == self._after and not self._is_open and not self._rows:
@@ -330,7 +330,9 @@ class KafkaTarget:
             consumer.assign([TopicPartition(positions, 0, low)])
             while reached < high:
                 if time.monotonic() >= give_up_at:
-                    raise SourceUnreachable(f"Kafka topic {positions}: a transaction does not end")
+                    raise EndpointUnavailable(
+                        f"Kafka topic {positions}: a transaction does not end"
+                    )
                 message = consumer.poll(FLUSH_SECONDS)
                 self._patience.pause(0)
                 if message is None:

@@ -14,7 +14,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from tidegate.pipeline.definitions.toml import TomlTable
-from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
+from tidegate.pipeline.errors import EndpointRefused, EndpointUnavailable
 from tidegate.pipeline.forward.sinks.shared import KEY_PART, filled, payload_of, read_is_whole
 from tidegate.pipeline.forward.target import DELETE, RESET, Patience, Refusal, Row
 from tidegate.pipeline.mqtt_broker import CONNECT_SECONDS_MAX, MqttBroker
@@ -85,22 +85,22 @@ class MqttTarget:
         """Connect.
 
         Raises:
-            SourceUnreachable: the broker does not answer.
-            SourceRefused: it refuses the client.
+            EndpointUnavailable: the broker does not answer.
+            EndpointRefused: it refuses the client.
         """
         broker = self._sink.broker
         broker.connect(self._client)
         self._client.loop_start()
         if not self._answered.wait(CONNECT_SECONDS_MAX):
-            raise SourceUnreachable(f"the broker at {broker.label} does not answer")
+            raise EndpointUnavailable(f"the broker at {broker.label} does not answer")
         if self._refused is not None:
-            raise SourceRefused(f"the broker at {broker.label} refuses {self._refused}")
+            raise EndpointRefused(f"the broker at {broker.label} refuses {self._refused}")
 
     def write(self, rows: Sequence[Row]) -> list[Refusal]:
         """Publish a message for each row, in order.
 
         Raises:
-            SourceUnreachable: the connection is lost.
+            EndpointUnavailable: the connection is lost.
         """
         refused: list[Refusal] = []
         sent: list[tuple[Row, MQTTMessageInfo]] = []
@@ -148,8 +148,8 @@ class MqttTarget:
                 raise self._lost()
             info.wait_for_publish(PUBLISHED_EVERY_S)
 
-    def _lost(self) -> SourceUnreachable:
-        return SourceUnreachable(
+    def _lost(self) -> EndpointUnavailable:
+        return EndpointUnavailable(
             f"the broker at {self._sink.broker.label} has ended the connection"
         )
 

@@ -16,7 +16,7 @@ from nats.errors import MaxPayloadError
 
 from tidegate.keys.jsontext import NULL
 from tidegate.pipeline.definitions.toml import TomlTable
-from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
+from tidegate.pipeline.errors import EndpointRefused, EndpointUnavailable
 from tidegate.pipeline.forward.sinks.shared import KEY_PART, filled, payload_of, read_is_whole
 from tidegate.pipeline.forward.target import DELETE, RESET, Patience, Refusal, Row
 from tidegate.pipeline.nats_server import NatsConnection, NatsServer
@@ -112,8 +112,8 @@ class NatsTarget:
         """Connect.
 
         Raises:
-            SourceUnreachable: the server does not answer.
-            SourceRefused: it refuses the client, or has no such stream.
+            EndpointUnavailable: the server does not answer.
+            EndpointRefused: it refuses the client, or has no such stream.
         """
         self._run(self._connection.connect())
         self._run(self._connection.within(self._prepare()))
@@ -122,8 +122,8 @@ class NatsTarget:
         """Publish a message for each row, in order.
 
         Raises:
-            SourceUnreachable: the server does not answer.
-            SourceRefused: the stream does not take the subject.
+            EndpointUnavailable: the server does not answer.
+            EndpointRefused: the stream does not take the subject.
         """
         refused: list[Refusal] = []
         for part in _parts(rows):
@@ -185,8 +185,8 @@ class NatsTarget:
                 continue
             place = f"NATS at {sink.server.host}: stream {sink.server.stream}"
             if error.code == BAD_REQUEST:
-                raise SourceRefused(f"{place} does not take {subject}: {error.description}")
-            raise SourceUnreachable(f"{place}: {error.description}")
+                raise EndpointRefused(f"{place} does not take {subject}: {error.description}")
+            raise EndpointUnavailable(f"{place}: {error.description}")
         return refused
 
     async def _ask(self, subject: str, row: Row) -> asyncio.Future[PublishAnswer]:

@@ -121,7 +121,7 @@ class ParquetTarget:
 
         Raises:
             CheckpointMismatch: the position cannot be read.
-            SourceUnreachable: a file cannot be renamed.
+            EndpointUnavailable: a file cannot be renamed.
         """
         path = self._sink.path
         self._after = self._noted.resume(identity)
@@ -153,7 +153,7 @@ class ParquetTarget:
         """Write a file if there are rows enough, or if the first of them is old enough.
 
         Raises:
-            SourceUnreachable: it cannot be written.
+            EndpointUnavailable: it cannot be written.
         """
         if self._written and not self._held:
             self._begun_s = time.monotonic()

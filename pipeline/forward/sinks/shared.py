@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tidegate.pipeline.definitions.toml import TomlTable
-from tidegate.pipeline.errors import SourceUnreachable
+from tidegate.pipeline.errors import EndpointUnavailable
 from tidegate.pipeline.forward.target import Row
 
 _DATE = r"-[0-9]{8}T[0-9]{6}\.[0-9]{6}Z"
@@ -72,6 +72,6 @@ def is_dated(name: str, path: Path) -> bool:
     return re.fullmatch(re.escape(path.stem) + _DATE + re.escape(path.suffix), name) is not None
 
 
-def unwritable(path: Path, error: OSError) -> SourceUnreachable:
+def unwritable(path: Path, error: OSError) -> EndpointUnavailable:
     """Return the error of a file that cannot be written, such as on a full disk."""
-    return SourceUnreachable(f"{path} cannot be written: {error.strerror or error}")
+    return EndpointUnavailable(f"{path} cannot be written: {error.strerror or error}")

@@ -16,7 +16,7 @@ from typing import BinaryIO, ClassVar
 
 from tidegate.pipeline.atomic_files import end_of_lines
 from tidegate.pipeline.definitions.toml import TomlTable
-from tidegate.pipeline.errors import SourceLost, SourceUnreachable
+from tidegate.pipeline.errors import EndpointUnavailable, SourceLost
 from tidegate.pipeline.ingest.connector import (
     BYTES_MAX,
     RECORDS_MAX,
@@ -104,7 +104,7 @@ class FileConnector:
         """Open the files that are there.
 
         Raises:
-            SourceUnreachable: a file cannot be read.
+            EndpointUnavailable: a file cannot be read.
             SourceLost: one is shorter than what was read of it.
         """
         self._through = through
@@ -115,7 +115,7 @@ class FileConnector:
         """Return the next lines of one file; older files come first.
 
         Raises:
-            SourceUnreachable: a file cannot be read.
+            EndpointUnavailable: a file cannot be read.
             SourceLost: a file is shorter than what was read of it, or a line is too long.
         """
         give_up_at = time.monotonic() + seconds
@@ -235,8 +235,8 @@ class FileConnector:
                 count += 1
                 yield SourceRecord(text, followed.through, position, channel=followed.path.name)
 
-    def _unreachable(self, error: OSError) -> SourceUnreachable:
-        return SourceUnreachable(f"{error.filename or self._source.pattern}: {error.strerror}")
+    def _unreachable(self, error: OSError) -> EndpointUnavailable:
+        return EndpointUnavailable(f"{error.filename or self._source.pattern}: {error.strerror}")
 
 
 def _first_line(file: BinaryIO) -> bytes:

@@ -25,7 +25,7 @@ from confluent_kafka import (
 )
 
 from tidegate.pipeline.definitions.toml import TomlTable
-from tidegate.pipeline.errors import DefinitionInvalid, SourceLost, SourceRefused
+from tidegate.pipeline.errors import DefinitionInvalid, EndpointRefused, SourceLost
 from tidegate.pipeline.ingest.connector import (
     BYTES_MAX,
     SourceBatch,
@@ -112,8 +112,8 @@ class KafkaConnector:
         """Connect, and assign all partitions.
 
         Raises:
-            SourceUnreachable: no broker answers.
-            SourceRefused: they refuse, or have no such topic.
+            EndpointUnavailable: no broker answers.
+            EndpointRefused: they refuse, or have no such topic.
             SourceLost: messages that were still to be read are gone.
             DefinitionInvalid: the client does not know an option.
         """
@@ -129,8 +129,8 @@ class KafkaConnector:
         """Return the next messages of one partition, once there are some.
 
         Raises:
-            SourceUnreachable: no broker answers.
-            SourceRefused: the brokers refuse.
+            EndpointUnavailable: no broker answers.
+            EndpointRefused: the brokers refuse.
             SourceLost: messages were deleted before they were read.
         """
         if not self._ready:
@@ -174,7 +174,7 @@ class KafkaConnector:
             found = self._described_topic()
             described = found.topics[topic]
             if described.error is not None:
-                raise SourceRefused(f"Kafka topic {topic}: {described.error.str()}")
+                raise EndpointRefused(f"Kafka topic {topic}: {described.error.str()}")
             self._cluster_id = found.cluster_id or ""
             added = sorted(set(described.partitions) - self._next.keys())
             offsets = {each: self._first_offset(each, start) for each in added}
@@ -191,7 +191,7 @@ class KafkaConnector:
 
         Raises:
             KafkaException: they do not answer in time.
-            SourceUnreachable: no address takes a connection; this is known at once.
+            EndpointUnavailable: no address takes a connection; this is known at once.
         """
         if self._next:
             return self._client.list_topics(self._topic, ANSWER_SECONDS_MAX)

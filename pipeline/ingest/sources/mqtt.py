@@ -21,7 +21,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from tidegate.pipeline.definitions.toml import TomlTable
-from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
+from tidegate.pipeline.errors import EndpointRefused, EndpointUnavailable
 from tidegate.pipeline.ingest.connector import (
     BYTES_MAX,
     RECORDS_MAX,
@@ -91,8 +91,8 @@ class MqttConnector:
         """Connect and subscribe; messages of the session may arrive from then on.
 
         Raises:
-            SourceUnreachable: the broker does not answer.
-            SourceRefused: it refuses the client or a subscription.
+            EndpointUnavailable: the broker does not answer.
+            EndpointRefused: it refuses the client or a subscription.
         """
         source, given = self._source, dict[str, Any]()
         if source.broker.is_v5:
@@ -116,11 +116,11 @@ class MqttConnector:
         """Return what has arrived, once there is something.
 
         Raises:
-            SourceUnreachable: the connection is lost.
+            EndpointUnavailable: the connection is lost.
         """
         try:
             self._receive(seconds)
-        except SourceUnreachable:
+        except EndpointUnavailable:
             # A message with an id comes again in the next session. Others are read before the end.
             self._waiting = [each for each in self._waiting if not each.message_id]
             if not self._waiting:
@@ -175,14 +175,14 @@ class MqttConnector:
         answers. With a bound of all the time, a start with many of them would never end.
 
         Raises:
-            SourceUnreachable: nothing arrives for so long.
+            EndpointUnavailable: nothing arrives for so long.
         """
         received, give_up_at = 0, time.monotonic() + CONNECT_SECONDS_MAX
         while not is_done():
             if len(self._waiting) > received:
                 received, give_up_at = len(self._waiting), time.monotonic() + CONNECT_SECONDS_MAX
             if time.monotonic() >= give_up_at:
-                raise SourceUnreachable(
+                raise EndpointUnavailable(
                     f"the broker at {self._source.broker.label} does not {what}"
                 )
             self._exchange(0.1)
@@ -191,12 +191,12 @@ class MqttConnector:
         """Send and receive packets; wait up to so many seconds for one."""
         code = self._client.loop(seconds)
         if self._refused is not None:
-            raise SourceRefused(
+            raise EndpointRefused(
                 f"the broker at {self._source.broker.label} refuses {self._refused}"
             )
         if code != MQTTErrorCode.MQTT_ERR_SUCCESS:
             said = error_string(code).rstrip(".").lower()
-            raise SourceUnreachable(
+            raise EndpointUnavailable(
                 f"the broker at {self._source.broker.label} has ended the connection: {said}"
             )
 

@@ -19,7 +19,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, RetentionPolic
 from nats.js.client import JetStreamContext
 
 from tidegate.pipeline.definitions.toml import TomlTable
-from tidegate.pipeline.errors import SourceLost, SourceRefused, SourceUnreachable
+from tidegate.pipeline.errors import EndpointRefused, EndpointUnavailable, SourceLost
 from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord, Through
 from tidegate.pipeline.ingest.sources.shared import (
     NOW,
@@ -86,8 +86,8 @@ class NatsConnector:
         """Connect, and make a consumer.
 
         Raises:
-            SourceUnreachable: the server does not answer.
-            SourceRefused: it refuses the client, or has no such stream.
+            EndpointUnavailable: the server does not answer.
+            EndpointRefused: it refuses the client, or has no such stream.
             SourceLost: messages that were still to be read are gone.
         """
         self._runner.run(self._connection.connect())
@@ -97,7 +97,7 @@ class NatsConnector:
         """Return the next messages, once there is one.
 
         Raises:
-            SourceUnreachable: the connection or the consumer is lost.
+            EndpointUnavailable: the connection or the consumer is lost.
             SourceLost: messages were deleted before they were read.
         """
         found = self._runner.run(self._connection.within(self._fetch(seconds)))
@@ -124,7 +124,7 @@ class NatsConnector:
         found = await stream.stream_info(server.stream)
         retention = RetentionPolicy(found.config.retention or RetentionPolicy.LIMITS)
         if retention != RetentionPolicy.LIMITS:
-            raise SourceRefused(
+            raise EndpointRefused(
                 f"stream {server.stream} of {server.host} has the retention policy "
                 f"{retention.value}: an ingest needs limits, so that a message is still "
                 "there if it must be read again"
@@ -160,7 +160,7 @@ class NatsConnector:
         for message in found:
             self._delivered += 1
             if message.metadata.sequence.consumer != self._delivered:
-                raise SourceUnreachable(f"a message of {self._server.host} was lost on its way")
+                raise EndpointUnavailable(f"a message of {self._server.host} was lost on its way")
         return found
 
     async def _has_gap(self, records: Sequence[SourceRecord]) -> bool:

@@ -19,7 +19,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tidegate.pipeline.definitions.toml import TomlTable, place_of
-from tidegate.pipeline.errors import SourceLost, SourceRefused, SourceUnreachable
+from tidegate.pipeline.errors import EndpointRefused, EndpointUnavailable, SourceLost
 from tidegate.pipeline.ingest.connector import (
     BYTES_MAX,
     RECORDS_MAX,
@@ -150,8 +150,8 @@ class PostgresConnector:
         """Connect, and find where to begin.
 
         Raises:
-            SourceUnreachable: the server does not answer.
-            SourceRefused: it refuses, or has no such publication.
+            EndpointUnavailable: the server does not answer.
+            EndpointRefused: it refuses, or has no such publication.
             SourceLost: the replication slot is gone, or no longer has what follows.
         """
         with self._sentences():
@@ -177,8 +177,8 @@ class PostgresConnector:
         """Return the next rows or transactions, once there are some.
 
         Raises:
-            SourceUnreachable: the connection is lost.
-            SourceRefused: the server refuses.
+            EndpointUnavailable: the connection is lost.
+            EndpointRefused: the server refuses.
             SourceLost: the slot no longer has what follows.
         """
         with self._sentences():
@@ -230,7 +230,7 @@ class PostgresConnector:
         name = self._source.publication
         query = "SELECT 1 FROM pg_publication WHERE pubname = %s"
         if self._queries.execute(query, (name,)).fetchone() is None:
-            raise SourceRefused(
+            raise EndpointRefused(
                 f"there is no publication {name} at {self._source.server}: "
                 f"CREATE PUBLICATION {name} FOR TABLE ... makes one"
             )
@@ -348,7 +348,7 @@ class PostgresConnector:
             said = " ".join(str(error).split())
             if error.sqlstate == SLOT_LOST and "replication slot" in said:
                 raise self._lost() from None
-            kind = SourceRefused if _is_refusal(error) else SourceUnreachable
+            kind = EndpointRefused if _is_refusal(error) else EndpointUnavailable
             raise kind(f"postgres {self._source.server}: {said}") from None
 
 

@@ -31,9 +31,9 @@ from pika.exceptions import (
 from tidegate.pipeline.definitions.toml import TomlTable, place_of, read_file
 from tidegate.pipeline.errors import (
     DefinitionInvalid,
+    EndpointRefused,
+    EndpointUnavailable,
     SourceLost,
-    SourceRefused,
-    SourceUnreachable,
 )
 from tidegate.pipeline.ingest.connector import (
     BYTES_MAX,
@@ -140,8 +140,8 @@ class RabbitConnector:
         """Connect, and ask for messages.
 
         Raises:
-            SourceUnreachable: the broker does not answer.
-            SourceRefused: it refuses the client, or has no such queue.
+            EndpointUnavailable: the broker does not answer.
+            EndpointRefused: it refuses the client, or has no such queue.
             SourceLost: the stream does not have what was published of it.
         """
         source = self._source
@@ -164,8 +164,8 @@ class RabbitConnector:
         """Return what has arrived, once there is something.
 
         Raises:
-            SourceUnreachable: the connection is lost.
-            SourceRefused: the queue is gone.
+            EndpointUnavailable: the connection is lost.
+            EndpointRefused: the queue is gone.
             SourceLost: messages of a stream were deleted before they were read.
         """
         with self._sentences():
@@ -219,7 +219,7 @@ class RabbitConnector:
 
         Raises:
             SourceLost: the stream ends before that message.
-            SourceUnreachable: no message of the stream can be read.
+            EndpointUnavailable: no message of the stream can be read.
         """
         if self._fills(self._waiting, SILENCE_SECONDS_MAX):
             if self._waiting[0].record.number == published:
@@ -237,7 +237,7 @@ class RabbitConnector:
         # Its messages come in chunks, and this is the first one of the last chunk.
         self._fills(latest, SILENCE_SECONDS_MAX)
         if self._waiting or not latest or latest[0] >= published:
-            raise SourceUnreachable(
+            raise EndpointUnavailable(
                 f"{place} does not give message {published}, which was published; if it was made "
                 "again, another name of the ingest reads it"
             )
@@ -260,7 +260,7 @@ class RabbitConnector:
         assert self._connection is not None
         self._connection.process_data_events(seconds)
         if self._refusal is not None:
-            raise SourceRefused(f"{self._source.label} {self._refusal}")
+            raise EndpointRefused(f"{self._source.label} {self._refusal}")
 
     def _lag(self) -> int | None:
         """Return how many messages wait in the queue; of a stream the broker does not say it."""
@@ -298,13 +298,13 @@ class RabbitConnector:
         try:
             yield
         except (AuthenticationError, ProbableAuthenticationError, ProbableAccessDeniedError):
-            raise SourceRefused(f"rabbitmq {server} refuses user or password") from None
+            raise EndpointRefused(f"rabbitmq {server} refuses user or password") from None
         except (ChannelClosedByBroker, ConnectionClosedByBroker) as error:
-            kind = SourceUnreachable if error.reply_code == ABSENT else SourceRefused
+            kind = EndpointUnavailable if error.reply_code == ABSENT else EndpointRefused
             raise kind(f"rabbitmq {server}: {error.reply_text}") from None
         except (AMQPError, OSError) as error:
             said = " ".join(str(error).split()) or "does not answer"
-            raise SourceUnreachable(f"rabbitmq {server}: {said}") from None
+            raise EndpointUnavailable(f"rabbitmq {server}: {said}") from None
 
     # Callbacks of pika, called within `process_data_events`
 

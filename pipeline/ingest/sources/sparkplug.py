@@ -80,8 +80,8 @@ class SparkplugConnector:
         """Connect and subscribe.
 
         Raises:
-            SourceUnreachable: the broker does not answer.
-            SourceRefused: it refuses the client or a subscription.
+            EndpointUnavailable: the broker does not answer.
+            EndpointRefused: it refuses the client or a subscription.
         """
         self._mqtt.open(through)
 
@@ -91,7 +91,7 @@ class SparkplugConnector:
         A message may have more metrics than a batch records: the next batches have the others.
 
         Raises:
-            SourceUnreachable: the connection is lost.
+            EndpointUnavailable: the connection is lost.
         """
         if self._records is None:
             batch = self._mqtt.read(seconds)

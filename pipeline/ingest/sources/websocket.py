@@ -14,7 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.uri import parse_uri
 
 from tidegate.pipeline.definitions.toml import TomlTable, place_of
-from tidegate.pipeline.errors import DefinitionInvalid, SourceRefused, SourceUnreachable
+from tidegate.pipeline.errors import DefinitionInvalid, EndpointRefused, EndpointUnavailable
 from tidegate.pipeline.ingest.connector import (
     BYTES_MAX,
     RECORDS_MAX,
@@ -86,8 +86,8 @@ class WebSocketConnector:
         """Connect, and send what subscribes.
 
         Raises:
-            SourceUnreachable: the server does not answer.
-            SourceRefused: it refuses the connection.
+            EndpointUnavailable: the server does not answer.
+            EndpointRefused: it refuses the connection.
         """
         source = self._source
         try:
@@ -104,24 +104,24 @@ class WebSocketConnector:
             for text in source.subscribe:
                 self._connection.send(text)
         except (InvalidProxy, InvalidURI) as error:  # whose texts have addresses with passwords
-            raise SourceRefused(f"cannot reach {source.label}: {error.msg}") from None
+            raise EndpointRefused(f"cannot reach {source.label}: {error.msg}") from None
         except InvalidHandshake as error:
-            raise SourceRefused(f"{source.label} refuses the connection: {error}") from error
+            raise EndpointRefused(f"{source.label} refuses the connection: {error}") from error
         except (OSError, ConnectionClosed) as error:
-            raise SourceUnreachable(f"cannot reach {source.label}: {error}") from error
+            raise EndpointUnavailable(f"cannot reach {source.label}: {error}") from error
 
     def read(self, seconds: float) -> SourceBatch | None:
         """Return what has arrived, once there is something.
 
         Raises:
-            SourceUnreachable: the connection is lost.
+            EndpointUnavailable: the connection is lost.
         """
         records: list[SourceRecord] = []
         size, wait_s = 0, seconds
         while len(records) < RECORDS_MAX and size < BYTES_MAX:
             try:
                 payload = self._next(wait_s)
-            except SourceUnreachable:
+            except EndpointUnavailable:
                 if not records:
                     raise
                 break  # what came before the end counts; the next call raises it again
@@ -146,5 +146,5 @@ class WebSocketConnector:
         except TimeoutError:
             return None
         except ConnectionClosed as error:
-            raise SourceUnreachable(f"{self._source.label} has ended: {error}") from error
+            raise EndpointUnavailable(f"{self._source.label} has ended: {error}") from error
         return received.encode() if isinstance(received, str) else received

@@ -9,7 +9,7 @@ import pytest
 
 from tests.pipeline.forward.forwarding import definitions
 from tests.support.rules import rule
-from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, SourceUnreachable
+from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, EndpointUnavailable
 from tidegate.pipeline.forward.position import PositionFile
 
 GATEWAY = "http://127.0.0.1:8080"
@@ -115,7 +115,9 @@ def test_a_position_that_cannot_be_written_may_be_later(
     monkeypatch.setattr("tidegate.pipeline.atomic_files.write", full)
     with closing(PositionFile(tmp_path / "p")) as position:
         position.resume("a")
-        with pytest.raises(SourceUnreachable, match="p cannot be written: No space left") as raised:
+        with pytest.raises(
+            EndpointUnavailable, match="p cannot be written: No space left"
+        ) as raised:
             position.note("e-1")
     assert raised.value.may_pass
 

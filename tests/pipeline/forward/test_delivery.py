@@ -18,7 +18,7 @@ from tests.support.commands import serving_here
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
 from tidegate.clients.gateway import Gateway
-from tidegate.pipeline.errors import SourceUnreachable
+from tidegate.pipeline.errors import EndpointUnavailable
 from tidegate.pipeline.forward.delivery import Forward
 from tidegate.pipeline.forward.target import Patience, Refusal, Row
 from tidegate.pipeline.operations.shutdown import Stop
@@ -76,7 +76,7 @@ class LedgerTarget:
         ledger = self._ledger
         if ledger.failures:
             ledger.failures -= 1
-            raise SourceUnreachable("away")
+            raise EndpointUnavailable("away")
         ledger.rows += self._rows
         ledger.positions[self._identity] = after
         self._rows = []
@@ -168,7 +168,7 @@ class RecognizerTarget:
         recognizer.written.append([(row.message_id, brief_of(row)) for row in rows])
         if len(recognizer.written) == 1:
             recognizer.gateway.publish("t", {"k": 1, "n": 2})
-            raise SourceUnreachable("away")
+            raise EndpointUnavailable("away")
         return []
 
     def close(self) -> None:

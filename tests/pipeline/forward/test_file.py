@@ -15,7 +15,7 @@ from tests.pipeline.forward.forwarding import brief, forwarding
 from tests.pipeline.ingest.ingesting import eventually
 from tests.support.commands import serving_here
 from tidegate.clients.gateway import Gateway
-from tidegate.pipeline.errors import CheckpointMismatch, SourceUnreachable
+from tidegate.pipeline.errors import CheckpointMismatch, EndpointUnavailable
 from tidegate.pipeline.forward.sinks.file import FileSink, FileTarget
 from tidegate.pipeline.forward.target import Row
 
@@ -114,7 +114,9 @@ def test_a_file_is_renamed_when_it_is_old(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceUnreachable, match=r"none/out.ndjson cannot be written: No such file"):
+    with pytest.raises(
+        EndpointUnavailable, match=r"none/out.ndjson cannot be written: No such file"
+    ):
         opened(tmp_path / "none" / "out.ndjson")
 
 
@@ -148,7 +150,7 @@ def test_a_disk_that_is_full_is_a_sentence_also_when_the_file_is_closed(tmp_path
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
     try:
         with (
-            pytest.raises(SourceUnreachable, match="ndjson cannot be written: File too large"),
+            pytest.raises(EndpointUnavailable, match="ndjson cannot be written: File too large"),
             closing(target),
         ):
             target.write([row(b"1" * 100)])

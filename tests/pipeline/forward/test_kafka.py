@@ -30,9 +30,9 @@ from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.errors import (
     CheckpointMismatch,
     DefinitionInvalid,
+    EndpointRefused,
+    EndpointUnavailable,
     PipelineError,
-    SourceRefused,
-    SourceUnreachable,
 )
 from tidegate.pipeline.forward.sinks.kafka import POSITIONS, KafkaTarget
 from tidegate.pipeline.forward.target import Patience, Row
@@ -285,7 +285,7 @@ def test_a_key_is_in_the_partition_where_java_looks_for_it(
 def test_what_is_missing_or_wrong_is_a_sentence(
     broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(SourceRefused, match=r"Kafka topic nothing at .*[Uu]nknown topic"):
+    with pytest.raises(EndpointRefused, match=r"Kafka topic nothing at .*[Uu]nknown topic"):
         opened(broker, "nothing", tmp_path)
     with pytest.raises(DefinitionInvalid, match=r"options of Kafka: .*no\.such"):
         opened(broker, topic, tmp_path, ', options = {"no.such" = "secret"}')
@@ -295,7 +295,7 @@ def test_what_is_missing_or_wrong_is_a_sentence(
     target = definition.sink.target("a", PATIENCE)
     with (
         closing(target),
-        pytest.raises(SourceUnreachable, match=rf"Kafka topic {topic} at 127.0.0.1:1: "),
+        pytest.raises(EndpointUnavailable, match=rf"Kafka topic {topic} at 127.0.0.1:1: "),
     ):
         target.open()
 

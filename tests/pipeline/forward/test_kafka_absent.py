@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.forward.forwarding import definitions
-from tidegate.pipeline.errors import SourceUnreachable
+from tidegate.pipeline.errors import EndpointUnavailable
 from tidegate.pipeline.forward.target import Patience
 
 pytestmark = pytest.mark.system
@@ -24,5 +24,5 @@ def test_an_address_that_takes_no_connection_is_named_with_the_reason(tmp_path: 
     [definition] = definitions(tmp_path, FILE, "http://127.0.0.1:8080")
     target = definition.sink.target("a", Patience(time.sleep, print))
     said = r"Kafka topic k at 127.0.0.1:1: .*127.0.0.1:1 failed: Connection refused"
-    with closing(target), pytest.raises(SourceUnreachable, match=said):
+    with closing(target), pytest.raises(EndpointUnavailable, match=said):
         target.open()

@@ -20,7 +20,7 @@ from tests.pipeline.ingest.ingesting import eventually, journal
 from tests.support.commands import serving_here
 from tests.support.external.mosquitto import Mosquitto, mosquitto
 from tidegate.clients.gateway import Gateway
-from tidegate.pipeline.errors import DefinitionInvalid, SourceUnreachable
+from tidegate.pipeline.errors import DefinitionInvalid, EndpointUnavailable
 from tidegate.pipeline.forward.sinks.mqtt import topic_of
 from tidegate.pipeline.forward.target import Patience, Row
 
@@ -161,7 +161,7 @@ def test_a_connection_that_was_lost_while_there_were_no_rows_is_a_sentence(
         target.open()
         broker.kill()
         eventually(lambda: target._client.is_connected(), False)  # type: ignore[attr-defined]  # of its class
-        with pytest.raises(SourceUnreachable, match="has ended the connection"):
+        with pytest.raises(EndpointUnavailable, match="has ended the connection"):
             target.write([Row("publish", {"key": msgspec.Raw(b"[1]"), "value": msgspec.Raw(b"1")})])
 
 

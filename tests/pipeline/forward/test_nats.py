@@ -27,7 +27,7 @@ from tests.support.external.nats import NatsServer, nats_server
 from tests.support.profiles import SEED
 from tests.support.rules import rule
 from tidegate.clients.gateway import Gateway
-from tidegate.pipeline.errors import DefinitionInvalid, SourceRefused, SourceUnreachable
+from tidegate.pipeline.errors import DefinitionInvalid, EndpointRefused, EndpointUnavailable
 from tidegate.pipeline.forward.position import PositionFile
 from tidegate.pipeline.forward.sinks.nats import NatsTarget, subject_of
 from tidegate.pipeline.forward.target import FeedBatch, Patience, Row
@@ -306,7 +306,7 @@ def test_a_row_that_is_refused_for_now_is_not_overtaken_by_its_key(
     rows = [replace(row(*each), message_id=f"batch-{at}") for at, each in enumerate(given)]
     with (
         closing(opened(server, tmp_path)) as target,
-        pytest.raises(SourceUnreachable, match="stream prices: maximum bytes exceeded"),
+        pytest.raises(EndpointUnavailable, match="stream prices: maximum bytes exceeded"),
     ):
         target.write(rows)
 
@@ -341,12 +341,12 @@ def test_what_is_missing_or_refuses_is_a_sentence(server: NatsServer, tmp_path: 
     [definition] = definitions(tmp_path, text, "http://127.0.0.1:8080")
     with (
         closing(definition.sink.target("a", Patience(time.sleep, print))) as target,
-        pytest.raises(SourceRefused, match="has no stream other"),
+        pytest.raises(EndpointRefused, match="has no stream other"),
     ):
         target.open()
     with (
         closing(opened(server, tmp_path, subject="py.a")) as target,
-        pytest.raises(SourceRefused, match=r"stream prices does not take py\.a: no stream"),
+        pytest.raises(EndpointRefused, match=r"stream prices does not take py\.a: no stream"),
     ):
         target.write([row(b"[1]", b"1")])
 
@@ -356,7 +356,7 @@ def test_a_server_that_ends_is_a_sentence(tmp_path: Path) -> None:
         make(server)
         target = opened(server, tmp_path)
         target.write([row(b"[1]", b"1")])
-    with closing(target), pytest.raises(SourceUnreachable, match=rf"NATS at .*:{server.port}: "):
+    with closing(target), pytest.raises(EndpointUnavailable, match=rf"NATS at .*:{server.port}: "):
         target.write([row(b"[1]", b"1")])
 
 
@@ -371,7 +371,7 @@ def test_a_server_that_hangs_holds_up_no_other_start(
         make(server)
         target = opened(server, tmp_path)
         server.hang()
-        with pytest.raises(SourceUnreachable, match=rf"NATS at .*:{server.port}: "):
+        with pytest.raises(EndpointUnavailable, match=rf"NATS at .*:{server.port}: "):
             target.write(rows)
         threads.submit(target.close).result(HANGS_S)
     del target

@@ -14,7 +14,7 @@ from fastavro import parse_schema, schemaless_writer
 
 from tests.pipeline.ingest.registry import registry_with
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.errors import SourceUnreachable
+from tidegate.pipeline.errors import EndpointUnavailable
 from tidegate.pipeline.ingest.avro import AvroDecoder
 from tidegate.pipeline.ingest.connector import SourceRecord
 from tidegate.pipeline.ingest.payloads import (
@@ -121,7 +121,7 @@ def test_what_is_none_is_a_dead_letter(decode: AvroDecoder, payload: bytes, reas
 
 def test_a_registry_that_does_not_answer_is_no_fault_of_the_record() -> None:
     decoder = AvroDecoder("http://127.0.0.1:1")
-    with pytest.raises(SourceUnreachable, match="cannot ask the schema registry"):
+    with pytest.raises(EndpointUnavailable, match="cannot ask the schema registry"):
         decoder(avro(1, order(), ORDER))
     decoder.close()
 
@@ -129,7 +129,7 @@ def test_a_registry_that_does_not_answer_is_no_fault_of_the_record() -> None:
 def test_a_registry_that_refuses_is_named_without_its_password() -> None:
     with registry_with(ANSWERS, status=401) as (address, _):
         decoder = AvroDecoder(address.replace("//", "//user:geheim@"))
-        with pytest.raises(SourceUnreachable) as raised:
+        with pytest.raises(EndpointUnavailable) as raised:
             decoder(avro(1, order(), ORDER))
         decoder.close()
     assert str(raised.value) == "the schema registry answers 401 for /schemas/ids/1"

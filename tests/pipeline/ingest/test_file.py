@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.ingest.ingesting import connector_of, read_until
-from tidegate.pipeline.errors import SourceLost, SourceUnreachable
+from tidegate.pipeline.errors import EndpointUnavailable, SourceLost
 from tidegate.pipeline.ingest.sources import file as file_module
 
 
@@ -239,5 +239,5 @@ def test_what_cannot_be_read_is_a_sentence(
         raise PermissionError(13, "Permission denied", str(app))
 
     monkeypatch.setattr(Path, "open", refused)
-    with pytest.raises(SourceUnreachable, match=r"app.ndjson: Permission denied"):
+    with pytest.raises(EndpointUnavailable, match=r"app.ndjson: Permission denied"):
         open_reader()

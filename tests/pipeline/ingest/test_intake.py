@@ -15,7 +15,7 @@ import pytest
 from tests.pipeline.ingest.ingesting import definitions, eventually, journal
 from tests.support.commands import serving_here
 from tests.support.rules import rule
-from tidegate.pipeline.errors import RunFenced, SourceLost, SourceUnreachable, StreamFailed
+from tidegate.pipeline.errors import EndpointUnavailable, RunFenced, SourceLost, StreamFailed
 from tidegate.pipeline.ingest import intake as intake_module
 from tidegate.pipeline.ingest.connector import Connector, SourceBatch, SourceRecord, Through
 from tidegate.pipeline.ingest.definition import IngestDefinition
@@ -166,7 +166,7 @@ def idle(folder: Path, address: str) -> IngestDefinition:
 @pytest.mark.parametrize(
     ("error", "kind", "sentence"),
     [
-        (SourceUnreachable("it is away"), SourceUnreachable, "a: it is away"),
+        (EndpointUnavailable("it is away"), EndpointUnavailable, "a: it is away"),
         (SourceLost("it is gone"), SourceLost, "a: it is gone"),
         (KeyError("x"), StreamFailed, "a: KeyError: 'x'"),
     ],

@@ -27,9 +27,9 @@ from tests.support.outside import require, require_java
 from tests.support.rules import rule
 from tidegate.pipeline.errors import (
     DefinitionInvalid,
+    EndpointRefused,
     PipelineError,
     SourceLost,
-    SourceRefused,
 )
 from tidegate.pipeline.ingest.connector import Connector, SourceBatch, SourceRecord
 
@@ -183,7 +183,7 @@ def test_messages_that_were_deleted_before_they_were_read_end_the_source(
 
 
 def test_a_topic_that_is_not_there_is_a_sentence(broker: Broker) -> None:
-    with pytest.raises(SourceRefused, match=r"Kafka topic nothing: .*[Uu]nknown topic"):
+    with pytest.raises(EndpointRefused, match=r"Kafka topic nothing: .*[Uu]nknown topic"):
         opened(broker, "nothing")
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from tests.pipeline.ingest.ingesting import connector_of
-from tidegate.pipeline.errors import SourceUnreachable
+from tidegate.pipeline.errors import EndpointUnavailable
 from tidegate.pipeline.ingest.sources import kafka
 
 pytestmark = pytest.mark.system
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.system
 
 def check(address: str, said: str) -> None:
     connector = connector_of({"kind": "kafka", "brokers": address, "topic": "t"})
-    with closing(connector), pytest.raises(SourceUnreachable, match=said):
+    with closing(connector), pytest.raises(EndpointUnavailable, match=said):
         connector.open(lambda partition: None)
 
 

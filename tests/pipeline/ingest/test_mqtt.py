@@ -23,7 +23,7 @@ from tests.pipeline.ingest.ingesting import (
 from tests.support.commands import serving_here
 from tests.support.external.mosquitto import Mosquitto, mosquitto
 from tests.support.rules import rule
-from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
+from tidegate.pipeline.errors import EndpointRefused, EndpointUnavailable
 from tidegate.pipeline.ingest.connector import Connector
 from tidegate.pipeline.ingest.sources.mqtt import MqttConnector
 
@@ -138,7 +138,7 @@ def test_what_came_before_the_end_of_a_connection_is_read_at_qos_0(broker: Mosqu
     batch = connector.read(5.0)
     assert batch is not None
     assert [each.payload for each in batch.records] == [b"1", b"2", b"3"]
-    with pytest.raises(SourceUnreachable, match="has ended the connection"):
+    with pytest.raises(EndpointUnavailable, match="has ended the connection"):
         connector.read(5.0)
     connector.close()
 
@@ -156,10 +156,10 @@ def test_nothing_waits_at_the_broker_for_a_client_of_qos_0(broker: Mosquitto) ->
 def test_a_broker_that_is_not_there_or_ends(broker: Mosquitto) -> None:
     connector = opened(broker)
     broker.kill()
-    with pytest.raises(SourceUnreachable, match="has ended the connection"):
+    with pytest.raises(EndpointUnavailable, match="has ended the connection"):
         connector.read(5.0)
     connector.close()
-    with pytest.raises(SourceUnreachable, match=rf"cannot reach the broker at .*{broker.port}"):
+    with pytest.raises(EndpointUnavailable, match=rf"cannot reach the broker at .*{broker.port}"):
         opened(broker)
 
 
@@ -169,7 +169,9 @@ def test_a_refused_client_is_a_sentence_without_its_password(tmp_path: Path, ver
         broker_address = broker.address.replace("//", "//user:secret@")
         table = {"kind": "mqtt", "address": broker_address, "subscribe": ["#"], "version": version}
         connector = connector_of(table)
-        with pytest.raises(SourceRefused, match="refuses the connection: not authorized") as raised:
+        with pytest.raises(
+            EndpointRefused, match="refuses the connection: not authorized"
+        ) as raised:
             connector.open(lambda partition: None)
         assert "secret" not in str(raised.value)
         connector.close()

@@ -22,10 +22,10 @@ from tests.support.commands import serving_here
 from tests.support.external.nats import NatsServer, nats_server
 from tests.support.rules import rule
 from tidegate.pipeline.errors import (
+    EndpointRefused,
+    EndpointUnavailable,
     PipelineError,
     SourceLost,
-    SourceRefused,
-    SourceUnreachable,
 )
 from tidegate.pipeline.ingest.connector import Connector, SourceBatch
 
@@ -160,12 +160,12 @@ def test_a_stream_that_forgets_what_it_delivered_is_refused(
     server: NatsServer, retention: RetentionPolicy
 ) -> None:
     make(server, retention=retention)
-    with pytest.raises(SourceRefused, match=f"has the retention policy {retention.value}"):
+    with pytest.raises(EndpointRefused, match=f"has the retention policy {retention.value}"):
         opened(server)
 
 
 def test_a_stream_that_is_not_there_is_a_sentence(server: NatsServer) -> None:
-    with pytest.raises(SourceRefused, match=rf"NATS at .*:{server.port} has no stream nothing"):
+    with pytest.raises(EndpointRefused, match=rf"NATS at .*:{server.port} has no stream nothing"):
         opened(server, stream="nothing")
 
 
@@ -177,7 +177,7 @@ def test_a_consumer_that_the_server_removed_is_made_again(server: NatsServer) ->
         await stream.delete_consumer("plant", found.name)
 
     server.ask(remove)
-    with pytest.raises(SourceUnreachable, match=rf"NATS at 127.0.0.1:{server.port}: "):
+    with pytest.raises(EndpointUnavailable, match=rf"NATS at 127.0.0.1:{server.port}: "):
         connector.read(1.0)
     connector.close()
 
@@ -186,11 +186,11 @@ def test_a_server_that_ends_or_is_not_there_is_a_sentence(tmp_path: Path) -> Non
     with nats_server(tmp_path) as server:
         make(server)
         connector = opened(server)
-    with pytest.raises(SourceUnreachable, match=rf"NATS at 127.0.0.1:{server.port}: "):
+    with pytest.raises(EndpointUnavailable, match=rf"NATS at 127.0.0.1:{server.port}: "):
         connector.read(1.0)
     connector.close()
     with pytest.raises(
-        SourceUnreachable, match=rf"NATS at 127.0.0.1:{server.port}: Connect call failed"
+        EndpointUnavailable, match=rf"NATS at 127.0.0.1:{server.port}: Connect call failed"
     ):
         opened(server)
 
@@ -199,7 +199,7 @@ def test_a_refused_client_is_a_sentence_without_its_password(tmp_path: Path) -> 
     users = 'authorization { users: [{user: "a", password: "right"}] }'
     with nats_server(tmp_path, users) as server:
         address = server.address.replace("//", "//a:secret@")
-        with pytest.raises(SourceRefused, match="refuses the client: ") as raised:
+        with pytest.raises(EndpointRefused, match="refuses the client: ") as raised:
             opened(server, address=address)
         assert "secret" not in str(raised.value)
 

@@ -22,10 +22,10 @@ from tests.support.commands import serving_here
 from tests.support.external.postgres import PostgresServer, postgres_server
 from tests.support.rules import rule
 from tidegate.pipeline.errors import (
+    EndpointRefused,
+    EndpointUnavailable,
     PipelineError,
     SourceLost,
-    SourceRefused,
-    SourceUnreachable,
 )
 from tidegate.pipeline.ingest.connector import Connector, SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.sources.postgres import FIRST_LSN, lsn_of
@@ -340,7 +340,7 @@ def test_a_slot_that_was_too_far_behind_ends_the_source(server: PostgresServer, 
 
 
 def test_a_publication_that_is_not_there_is_a_sentence(server: PostgresServer, slot: str) -> None:
-    with pytest.raises(SourceRefused, match="there is no publication nothing at 127"):
+    with pytest.raises(EndpointRefused, match="there is no publication nothing at 127"):
         opened(server, slot, publication="nothing")
 
 
@@ -348,7 +348,7 @@ def test_a_refused_user_is_a_sentence_without_the_password(
     server: PostgresServer, slot: str
 ) -> None:
     server.execute("DROP ROLE IF EXISTS guarded", "CREATE ROLE guarded LOGIN PASSWORD 'right'")
-    with pytest.raises(SourceRefused, match="password authentication failed") as raised:
+    with pytest.raises(EndpointRefused, match="password authentication failed") as raised:
         opened(server, slot, address=server.address("guarded:secret"))
     assert "secret" not in str(raised.value)
 
@@ -358,10 +358,10 @@ def test_a_server_that_ends_or_is_not_there_is_a_sentence(slot: str) -> None:
         server.execute("CREATE TABLE orders (id int)", "CREATE PUBLICATION board FOR TABLE orders")
         connector = opened(server, slot)
         assert connector.read(0.1) is None
-    with pytest.raises(SourceUnreachable, match=f"postgres 127.0.0.1:{server.port}/postgres: "):
+    with pytest.raises(EndpointUnavailable, match=f"postgres 127.0.0.1:{server.port}/postgres: "):
         connector.read(1.0)
     connector.close()
-    with pytest.raises(SourceUnreachable, match="Connection refused"):
+    with pytest.raises(EndpointUnavailable, match="Connection refused"):
         opened(server, slot)
 
 

@@ -23,7 +23,7 @@ from tests.pipeline.ingest.registry import registry_with
 from tests.support.commands import serving_here
 from tests.support.external.mosquitto import mosquitto
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.errors import DefinitionInvalid, SourceRefused, SourceUnreachable
+from tidegate.pipeline.errors import DefinitionInvalid, EndpointRefused, EndpointUnavailable
 from tidegate.pipeline.ingest.connector import SourceRecord
 from tidegate.pipeline.ingest.payloads import (
     PayloadForm,
@@ -248,10 +248,10 @@ def test_what_is_none_is_a_dead_letter(
 
 
 def test_a_registry_that_cannot_compile_is_no_fault_of_the_record(decode: ProtobufDecoder) -> None:
-    with pytest.raises(SourceRefused, match="has no compiled schemas"):
+    with pytest.raises(EndpointRefused, match="has no compiled schemas"):
         decode(framed(Reading(), schema_id=5))
     decoder = ProtobufDecoder("http://127.0.0.1:1")
-    with pytest.raises(SourceUnreachable, match="cannot ask the schema registry"):
+    with pytest.raises(EndpointUnavailable, match="cannot ask the schema registry"):
         decoder(framed(Reading()))
     decoder.close()
 

@@ -24,10 +24,10 @@ from tests.support.commands import serving_here
 from tests.support.external.rabbitmq import RabbitServer, rabbit_server
 from tests.support.rules import rule
 from tidegate.pipeline.errors import (
+    EndpointRefused,
+    EndpointUnavailable,
     PipelineError,
     SourceLost,
-    SourceRefused,
-    SourceUnreachable,
 )
 from tidegate.pipeline.ingest.connector import Connector, SourceBatch
 
@@ -176,11 +176,11 @@ def test_a_stream_that_was_made_again_ends_the_source(
     send(channel, stream, *numbered(0, 10))
     connector = opened(server, through=9, stream=stream, gaps="skip")
     channel.queue_delete(stream)
-    with pytest.raises(SourceRefused, match=f"stream {stream} was deleted"):
+    with pytest.raises(EndpointRefused, match=f"stream {stream} was deleted"):
         connector.read(5.0)
     connector.close()
     channel.queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"})
-    with pytest.raises(SourceUnreachable, match="does not give message 9, which was published"):
+    with pytest.raises(EndpointUnavailable, match="does not give message 9, which was published"):
         opened(server, through=9, stream=stream, gaps="skip")
     for number in ("0", "1"):
         send(channel, stream, number)
@@ -204,12 +204,12 @@ def test_a_queue_is_no_stream_and_a_stream_no_queue(
     server: RabbitServer, channel: BlockingChannel
 ) -> None:
     queue = declare(channel, "classic")
-    with pytest.raises(SourceRefused, match=f"invalid arg 'x-stream-offset' for queue '{queue}'"):
+    with pytest.raises(EndpointRefused, match=f"invalid arg 'x-stream-offset' for queue '{queue}'"):
         opened(server, stream=queue)
     stream = declare(channel, "stream")
     connector = opened(server, queue=stream)
     send(channel, stream, "1")
-    with pytest.raises(SourceRefused, match=f"queue {stream} is a stream: name it in the field"):
+    with pytest.raises(EndpointRefused, match=f"queue {stream} is a stream: name it in the field"):
         connector.read(5.0)
     connector.close()
 
@@ -217,7 +217,7 @@ def test_a_queue_is_no_stream_and_a_stream_no_queue(
 @pytest.mark.parametrize("kind", ["queue", "stream"])
 def test_a_queue_that_is_not_there_is_a_sentence(server: RabbitServer, kind: str) -> None:
     named: dict[str, Any] = {kind: "nothing"}
-    with pytest.raises(SourceRefused, match=rf"rabbitmq .*{server.port}: NOT_FOUND - no queue"):
+    with pytest.raises(EndpointRefused, match=rf"rabbitmq .*{server.port}: NOT_FOUND - no queue"):
         opened(server, **named)
 
 
@@ -227,13 +227,13 @@ def test_a_queue_that_is_deleted_ends_the_run(
     queue = declare(channel, "classic")
     connector = opened(server, queue=queue)
     channel.queue_delete(queue)
-    with pytest.raises(SourceRefused, match=f"queue {queue} was deleted"):
+    with pytest.raises(EndpointRefused, match=f"queue {queue} was deleted"):
         connector.read(5.0)
     connector.close()
 
 
 def test_a_refused_user_is_a_sentence_without_the_password(server: RabbitServer) -> None:
-    with pytest.raises(SourceRefused, match="refuses user or password") as raised:
+    with pytest.raises(EndpointRefused, match="refuses user or password") as raised:
         opened(server, address=server.address("guest:secret"), queue="q")
     assert "secret" not in str(raised.value)
 
@@ -245,11 +245,11 @@ def test_a_server_that_ends_or_is_not_there_is_a_sentence(
         with closing(pika.BlockingConnection(pika.URLParameters(server.address()))) as connection:
             queue = declare(connection.channel(), "classic")
         connector = opened(server, queue=queue)
-    with pytest.raises(SourceUnreachable, match=f"rabbitmq 127.0.0.1:{server.port}: "):
+    with pytest.raises(EndpointUnavailable, match=f"rabbitmq 127.0.0.1:{server.port}: "):
         connector.read(5.0)
     connector.close()
     caplog.clear()  # the server's start also uses the client
-    with pytest.raises(SourceUnreachable, match=f"127.0.0.1:{server.port}: does not answer"):
+    with pytest.raises(EndpointUnavailable, match=f"127.0.0.1:{server.port}: does not answer"):
         opened(server, queue=queue)
     assert not caplog.records
 

@@ -12,7 +12,7 @@ from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
 from tests.pipeline.ingest.ingesting import connector_of, read_until
-from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
+from tidegate.pipeline.errors import EndpointRefused, EndpointUnavailable
 
 pytestmark = pytest.mark.system
 SUBSCRIBE = '{"op":"subscribe"}'
@@ -64,7 +64,7 @@ def test_texts_and_bytes_arrive_after_what_subscribes() -> None:
         assert found == [SUBSCRIBE.encode(), b'{"n":0}', b'{"n":1}', b'{"n":2}']
         assert connector.read(0.01) is None
         feed.ends.set()
-        with pytest.raises(SourceUnreachable, match="has ended"):
+        with pytest.raises(EndpointUnavailable, match="has ended"):
             connector.read(5.0)
         connector.close()
 
@@ -78,7 +78,7 @@ def test_what_came_before_the_end_of_a_connection_is_read() -> None:
         batch = connector.read(5.0)
         assert batch is not None
         assert len(batch.records) == 4
-        with pytest.raises(SourceUnreachable, match="has ended"):
+        with pytest.raises(EndpointUnavailable, match="has ended"):
             connector.read(5.0)
         connector.close()
 
@@ -86,11 +86,11 @@ def test_what_came_before_the_end_of_a_connection_is_read() -> None:
 def test_a_server_that_refuses_or_is_not_there_is_a_sentence_without_secrets() -> None:
     with feeding() as (_, address):
         connector = connector_of(table(address, token="other"))
-        with pytest.raises(SourceRefused, match=r"refuses the connection: .*401") as refused:
+        with pytest.raises(EndpointRefused, match=r"refuses the connection: .*401") as refused:
             connector.open(lambda partition: None)
         assert "secret" not in str(refused.value)
     connector = connector_of(table(address))
-    with pytest.raises(SourceUnreachable, match="cannot reach websocket ws://127") as absent:
+    with pytest.raises(EndpointUnavailable, match="cannot reach websocket ws://127") as absent:
         connector.open(lambda partition: None)
     assert "secret" not in str(absent.value)
     connector.close()
