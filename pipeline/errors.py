@@ -7,7 +7,8 @@ PipelineError
 |- HistoryInvalid       a line of a history is no message, or has no time
 |- ExtraMissing         the library of a source is not installed
 |- SparkUnavailable     no Java 17, no PySpark, a session that does not start
-|- CheckpointMismatch   the checkpoint belongs to another stream, or is in use
+|- CheckpointUnusable   the checkpoint belongs to another stream, or is not whole
+|- InUse                another process runs the same stream, forward or replay
 |- ArchiveUnusable      an archive that cannot be read or written, or is not whole
 |- SourceLost           messages that the stream still needed are gone
 |- EndpointUnavailable  a source or a sink does not answer
@@ -71,8 +72,14 @@ class SparkUnavailable(PipelineError):
     exit_code = 78
 
 
-class CheckpointMismatch(PipelineError):
-    """The checkpoint is another stream's, another epoch's, or another process uses it."""
+class CheckpointUnusable(PipelineError):
+    """The checkpoint, or the position of a forward, is of another stream or epoch, or not whole."""
+
+    exit_code = 78
+
+
+class InUse(PipelineError):
+    """Another process has the lock of the checkpoint, of the position or of the sink."""
 
     exit_code = 78
 
@@ -169,7 +176,7 @@ def from_spark(stream: str, text: str) -> PipelineError:
             "trimmed, or deleted and made again; remove the checkpoint to read what is there"
         )
     if _LOGS.search(text):
-        return CheckpointMismatch(
+        return CheckpointUnusable(
             f"{stream}: the checkpoint is not whole: {innermost(text)}: "
             "put all of it back, or remove it to begin again"
         )

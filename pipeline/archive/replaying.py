@@ -27,9 +27,10 @@ from tidegate.pipeline.atomic_files import lock, write
 from tidegate.pipeline.connection import pipeline_error
 from tidegate.pipeline.errors import (
     ArchiveUnusable,
-    CheckpointMismatch,
+    CheckpointUnusable,
     GatewayRefused,
     HistoryInvalid,
+    InUse,
 )
 from tidegate.pipeline.operations.shutdown import Stop
 from tidegate.pipeline.operations.status import counted
@@ -235,15 +236,16 @@ class ReplayCheckpoint:
         """Lock the file and yield what was noted last, or a new beginning.
 
         Raises:
-            CheckpointMismatch: another process has it, it is another replay's, or unreadable.
+            InUse: another process has locked it.
+            CheckpointUnusable: it is of another replay, or cannot be read.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             held = lock(self._folder / "lock")
         except BlockingIOError:
-            raise CheckpointMismatch(f"{self._folder}: another process replays this") from None
+            raise InUse(f"{self._folder}: another process replays this") from None
         except OSError as error:
-            raise CheckpointMismatch(f"{self._folder}: {error.strerror or error}") from None
+            raise CheckpointUnusable(f"{self._folder}: {error.strerror or error}") from None
         try:
             yield self._last()
         finally:
@@ -253,12 +255,12 @@ class ReplayCheckpoint:
         """Write the state to the disk.
 
         Raises:
-            CheckpointMismatch: it cannot be written.
+            CheckpointUnusable: it cannot be written.
         """
         try:
             write(self._path, msgspec.json.encode(noted))
         except OSError as error:
-            raise CheckpointMismatch(f"{self._path}: {error.strerror or error}") from None
+            raise CheckpointUnusable(f"{self._path}: {error.strerror or error}") from None
 
     def forget(self) -> None:
         """Remove the file after the end; the same replay then starts over."""
@@ -270,9 +272,9 @@ class ReplayCheckpoint:
         try:
             found = msgspec.json.decode(self._path.read_bytes(), type=ReplayState)
         except msgspec.MsgspecError:
-            raise CheckpointMismatch(f"{self._path} cannot be read: remove it") from None
+            raise CheckpointUnusable(f"{self._path} cannot be read: remove it") from None
         if found.of != self._of:
-            raise CheckpointMismatch(
+            raise CheckpointUnusable(
                 f"{self._path} is of another replay ({found.of[:200]}): choose another --checkpoint"
             )
         return found

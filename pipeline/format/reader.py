@@ -20,7 +20,7 @@ from tidegate.clients.answers import Journal
 from tidegate.keys.text.bookmark import START, join_bookmark, split_bookmark
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.definitions.toml import RECORDS
-from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, SourceLost
+from tidegate.pipeline.errors import CheckpointUnusable, DefinitionInvalid, SourceLost
 from tidegate.pipeline.format.envelope import of_shard, record_batch
 from tidegate.pipeline.format.executor_check import SentToExecutors
 from tidegate.pipeline.format.journal import open_journal
@@ -302,10 +302,10 @@ def _bookmark(offset: dict[str, str]) -> str:
     """Return the bookmark of an offset in a checkpoint.
 
     Raises:
-        CheckpointMismatch: another source has written it.
+        CheckpointUnusable: another source has written it.
     """
     if "bookmark" not in offset:
-        raise CheckpointMismatch(
+        raise CheckpointUnusable(
             "the checkpoint has the offsets of another source: each stream has one of its own"
         )
     return offset["bookmark"]

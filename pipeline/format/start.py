@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tidegate.pipeline.atomic_files import write
-from tidegate.pipeline.errors import CheckpointMismatch
+from tidegate.pipeline.errors import CheckpointUnusable
 
 START_FILE = "start_file"
 """The option that names the file; only streams of `tidegate pipeline` have it."""
@@ -24,7 +24,7 @@ def recorded_start(path: str | None, ask: Callable[[], Offset]) -> Offset:
     batch is planned already. Messages that left the source meanwhile would be lost silently.
 
     Raises:
-        CheckpointMismatch: the file cannot be read.
+        CheckpointUnusable: the file cannot be read.
     """
     if path is None:
         return ask()
@@ -37,7 +37,7 @@ def recorded_start(path: str | None, ask: Callable[[], Offset]) -> Offset:
     try:
         return msgspec.json.decode(file.read_bytes(), type=Offset)
     except msgspec.DecodeError:
-        raise CheckpointMismatch(
+        raise CheckpointUnusable(
             f"the checkpoint's {file} is not whole: put it back, or remove the checkpoint to begin "
             "again"
         ) from None

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from tidegate.pipeline import atomic_files
-from tidegate.pipeline.errors import CheckpointMismatch, EndpointUnavailable
+from tidegate.pipeline.errors import CheckpointUnusable, EndpointUnavailable, InUse
 from tidegate.pipeline.forward.target import FeedBatch, Fields, Row
 
 BATCH_ID_BYTES = 8
@@ -51,7 +51,8 @@ class PositionFile:
         path: the file, in a folder that exists.
 
     Raises:
-        CheckpointMismatch: the file cannot be locked, as another process uses it.
+        CheckpointUnusable: the file cannot be opened.
+        InUse: another process has locked it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,15 +61,15 @@ class PositionFile:
         try:
             self._lock = atomic_files.lock(path.with_name(f"{path.name}.lock"))
         except BlockingIOError:
-            raise CheckpointMismatch(f"another process forwards from {path}") from None
+            raise InUse(f"another process forwards from {path}") from None
         except OSError as error:
-            raise CheckpointMismatch(f"{path}: {error.strerror or error}") from None
+            raise CheckpointUnusable(f"{path}: {error.strerror or error}") from None
 
     def resume(self, identity: str) -> str:
         """Return the event id to resume after; empty to begin.
 
         Raises:
-            CheckpointMismatch: the file cannot be read.
+            CheckpointUnusable: the file cannot be read.
         """
         found = self._read()
         self._noted = found if found.identity == identity else Noted(identity, "", found.file)
@@ -128,9 +129,9 @@ class PositionFile:
         except FileNotFoundError:
             return Noted("", "")
         except OSError as error:
-            raise CheckpointMismatch(f"{self._path}: {error.strerror or error}") from None
+            raise CheckpointUnusable(f"{self._path}: {error.strerror or error}") from None
         except msgspec.DecodeError:
-            raise CheckpointMismatch(
+            raise CheckpointUnusable(
                 f"{self._path} is not a position: remove it to begin with a snapshot"
             ) from None
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from tidegate.pipeline.atomic_files import sync
 from tidegate.pipeline.columns.rows import arrow_schema, file_name
-from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
+from tidegate.pipeline.errors import CheckpointUnusable, DefinitionInvalid, StreamFailed
 from tidegate.pipeline.sinks.dead_letters import DeadLetterFile
 from tidegate.pipeline.sinks.sink import Batch, BatchResult, wait_until
 from tidegate.pipeline.sinks.tasks import Report, reports_of, result_of, task_attempt
@@ -151,7 +151,7 @@ class ParquetWriter:
         """Give the file that a task has written the batch's name, unless there is such a file.
 
         Raises:
-            CheckpointMismatch: there is, and it has other rows.
+            CheckpointUnusable: there is, and it has other rows.
             StreamFailed: what an executor has written is not to be seen from here.
         """
         unfinished = [Path(name) for each in reports for name in each.names]
@@ -174,7 +174,7 @@ class ParquetWriter:
         # A checkpoint restored from a copy numbers new batches like old ones: never overwrite
         # those.
         elif not _same_rows(unfinished, target):
-            raise CheckpointMismatch(
+            raise CheckpointUnusable(
                 f"{target} has other rows than this batch: the checkpoint is older than the folder"
             )
         # Attempts that Spark discarded have left their files.

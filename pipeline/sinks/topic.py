@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.columns.rows import shuffle_partitions
 from tidegate.pipeline.connection import Stages, gateway_at, removal
-from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused, KeyMismatch
+from tidegate.pipeline.errors import CheckpointUnusable, GatewayRefused, KeyMismatch
 from tidegate.pipeline.sinks.dead_letters import DeadLetterFile
 from tidegate.pipeline.sinks.sink import Batch, BatchResult, wait_until
 from tidegate.pipeline.sinks.tasks import Report, reports_of, result_of, task_attempt
@@ -136,7 +136,7 @@ class TopicWriter:
         Waits for `not_before_s`, so that two batches do not send a key twice within an interval.
 
         Raises:
-            CheckpointMismatch: the topic already has a batch that is only now being planned.
+            CheckpointUnusable: the topic already has a batch that is only now being planned.
             GatewayRefused: as `commit`.
         """
 
@@ -186,7 +186,7 @@ class TopicWriter:
         with gateway_at(self.gateway) as gateway:
             highest = gateway.highest_sequence(self.topic, self.producer(batch), batch.run)
             if highest is not None and highest >= batch.number:
-                raise CheckpointMismatch(
+                raise CheckpointUnusable(
                     f"topic {self.topic} has batch {batch.number} already, which the checkpoint "
                     "has not begun: it is older than what was published, or not whole; remove it "
                     "to begin again"

@@ -16,7 +16,7 @@ from tidegate.pipeline.columns.saving import FAILURES, KEYS
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.definitions.source import TopicSource
 from tidegate.pipeline.definitions.stream import StreamDefinition, TopicSink
-from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid
+from tidegate.pipeline.errors import CheckpointUnusable, DefinitionInvalid
 from tidegate.pipeline.intervals import MILLISECOND_NS, Interval, Pace
 from tidegate.pipeline.sinks.sink import END, Batch
 from tidegate.pipeline.sinks.topic import COALESCE_PARTITIONS_MAX
@@ -76,7 +76,7 @@ class ConflatedBatches:
     """Conflates the batches of a definition.
 
     Raises:
-        CheckpointMismatch: from `rows`, if what the batch before held is missing.
+        CheckpointUnusable: from `rows`, if what the batch before held is missing.
     """
 
     def __init__(self, definition: StreamDefinition) -> None:
@@ -217,7 +217,7 @@ def batch_time_ms(spark_folder: Path, number: int) -> int:
     """Return the time of a batch in Spark's log of offsets, which precedes the batch.
 
     Raises:
-        CheckpointMismatch: the log does not say.
+        CheckpointUnusable: the log does not say.
     """
     # The second line of Spark's log has the batch's metadata, the first only a version.
     path = spark_folder / "offsets" / str(number)
@@ -225,4 +225,4 @@ def batch_time_ms(spark_folder: Path, number: int) -> int:
         notes = path.read_bytes().split(b"\n")[1]
         return int(msgspec.json.decode(notes)["batchTimestampMs"])
     except (OSError, IndexError, KeyError, TypeError, ValueError):
-        raise CheckpointMismatch(f"{path} does not contain the time of its batch") from None
+        raise CheckpointUnusable(f"{path} does not contain the time of its batch") from None

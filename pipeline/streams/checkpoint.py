@@ -23,7 +23,7 @@ import msgspec
 
 from tidegate.pipeline.atomic_files import lock, write
 from tidegate.pipeline.definitions.stream import StreamDefinition
-from tidegate.pipeline.errors import CheckpointMismatch, StreamFailed
+from tidegate.pipeline.errors import CheckpointUnusable, InUse, StreamFailed
 
 # --- Spark's own files in a checkpoint
 #
@@ -46,7 +46,7 @@ def require_whole(folder: Path) -> None:
     """Check the files from which Spark continues.
 
     Raises:
-        CheckpointMismatch: something is missing, or cannot be read; the text says which file.
+        CheckpointUnusable: something is missing, or cannot be read; the text says which file.
     """
     newest, done = newest_planned(folder), max(_numbers(folder / "commits"), default=-1)
     if newest < 0 and done < 0:
@@ -76,8 +76,8 @@ def _require_texts(path: Path, *, versioned: bool = True) -> None:
             raise _not_whole(path, "is not whole") from None
 
 
-def _not_whole(path: Path, what: str) -> CheckpointMismatch:
-    return CheckpointMismatch(
+def _not_whole(path: Path, what: str) -> CheckpointUnusable:
+    return CheckpointUnusable(
         f"the checkpoint's {path} {what}: put all of it back, or remove it to begin again"
     )
 
@@ -104,8 +104,8 @@ class Checkpoint:
             know, and above the last one where the clock was set back.
 
     Raises:
-        CheckpointMismatch: on entry, if another process holds it, another stream made it, or it is
-            not whole.
+        InUse: on entry, if another process has locked it.
+        CheckpointUnusable: on entry, if another stream made it, or it is not whole.
         StreamFailed: on entry, if it cannot be read or written.
     """
 
@@ -139,13 +139,13 @@ class Checkpoint:
                 no epoch.
 
         Raises:
-            CheckpointMismatch: it is another one, without what was sent before.
+            CheckpointUnusable: it is another one, without what was sent before.
         """
         path = self._folder / "sink"
         known = path.read_text().strip() if path.exists() else ""
         epoch = epochs[0] if epochs else ""
         if known and epoch and known not in epochs:
-            raise CheckpointMismatch(
+            raise CheckpointUnusable(
                 f"{self._definition.name}: the checkpoint {self._folder} has written to another "
                 f"epoch of {self._definition.sink.label} ({known}, now {epoch}: made again, "
                 "or at another gateway), which has what was sent so far: remove the checkpoint to "
@@ -164,7 +164,7 @@ class Checkpoint:
             self.run = self._next_run()
         except BlockingIOError:
             self._release()
-            raise CheckpointMismatch(
+            raise InUse(
                 f"{self._definition.name}: another process runs the stream of {self._folder}"
             ) from None
         except OSError as error:
@@ -173,7 +173,7 @@ class Checkpoint:
                 f"{self._definition.name}: {self._folder} cannot be used: "
                 f"{(error.strerror or str(error)).lower()}"
             ) from None
-        except CheckpointMismatch:
+        except CheckpointUnusable:
             self._release()
             raise
         return self
@@ -201,10 +201,10 @@ class Checkpoint:
         try:
             made = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
         except msgspec.DecodeError:
-            raise CheckpointMismatch(f"{path} cannot be read: remove {self._folder}") from None
+            raise CheckpointUnusable(f"{path} cannot be read: remove {self._folder}") from None
         for field, setting in mine.items():
             if made.get(field) != setting:
-                raise CheckpointMismatch(
+                raise CheckpointUnusable(
                     f"{self._definition.name}: the checkpoint {self._folder} was made with {field} "
                     f"{made.get(field)!r}, the definition says {setting!r}: "
                     "choose another checkpoint, or remove it to begin again"

@@ -36,7 +36,7 @@ from tidegate.pipeline.columns.rows import (
 )
 from tidegate.pipeline.columns.saving import part_of_shard, restored, saved
 from tidegate.pipeline.columns.shard import SPLIT, Shard
-from tidegate.pipeline.errors import CheckpointMismatch
+from tidegate.pipeline.errors import CheckpointUnusable
 from tidegate.pipeline.intervals import MILLISECOND_NS, Pace
 from tidegate.pipeline.sinks.sink import END, Batch
 from tidegate.pipeline.sinks.tasks import task_attempt
@@ -71,7 +71,7 @@ class ShardState:
         for all shards.
 
         Raises:
-            CheckpointMismatch: one of their tables is not there.
+            CheckpointUnusable: one of their tables is not there.
         """
         if label is None:
             return new
@@ -87,7 +87,7 @@ class ShardState:
         """Return what a shard held; with `shards`, the table may be of one that was split later.
 
         Raises:
-            CheckpointMismatch: it is not there, or cannot be read.
+            CheckpointUnusable: it is not there, or cannot be read.
         """
         if shards is None:
             return self._read(self.path(label, shard))
@@ -126,7 +126,7 @@ class ShardState:
         """Return what the schema of a table notes beside its columns.
 
         Raises:
-            CheckpointMismatch: it cannot be read.
+            CheckpointUnusable: it cannot be read.
         """
         try:
             with pa.OSFile(str(path)) as file:
@@ -151,7 +151,7 @@ class ShardState:
         found = 0
         for path in [] if self.last is None else self.last.glob("*.arrow"):
             # Figures are read by the main thread while the query removes old tables.
-            with suppress(CheckpointMismatch):
+            with suppress(CheckpointUnusable):
                 found += int(self.notes(path).get(note, 0))
         return found
 
@@ -183,8 +183,8 @@ class ShardState:
     def _tables(self) -> list[Path]:
         return [path for path in self.folder.glob("[0-9]*") if path.is_dir()]
 
-    def _missing(self, path: Path) -> CheckpointMismatch:
-        return CheckpointMismatch(
+    def _missing(self, path: Path) -> CheckpointUnusable:
+        return CheckpointUnusable(
             f"{path} is missing or damaged, and what was held went with it: put the checkpoint "
             "back as a whole, or remove it to begin again"
         )
@@ -236,7 +236,7 @@ class ShardBatch:
         """Return a shard as the batch before has left it.
 
         Raises:
-            CheckpointMismatch: what it held is not there.
+            CheckpointUnusable: what it held is not there.
         """
         now_ns = None if self.now_ms is None else self.now_ms * MILLISECOND_NS
         # In event time with pace=batch all keys share the openings of intervals.

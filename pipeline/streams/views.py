@@ -45,7 +45,7 @@ class HeldTables:
         """Return what a shard kept at the batch before; None at the first.
 
         Raises:
-            CheckpointMismatch: it is not there, or cannot be read.
+            CheckpointUnusable: it is not there, or cannot be read.
         """
         held = ShardState(self.folder / stage)
         label = held.before(self.batch)
@@ -61,7 +61,7 @@ class ViewBatches:
     """Computes the batches of a definition with a view.
 
     Raises:
-        CheckpointMismatch: from `rows`, if what the batch before kept is missing.
+        CheckpointUnusable: from `rows`, if what the batch before kept is missing.
     """
 
     # A view sends each change with the batch that read it: no key waits, and nothing is left to

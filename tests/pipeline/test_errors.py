@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.pipeline.errors import (
-    CheckpointMismatch,
+    CheckpointUnusable,
     DefinitionInvalid,
     GatewayUnreachable,
     SourceLost,
@@ -78,7 +78,7 @@ def test_an_error_of_java_is_its_innermost_cause() -> None:
 
 def test_what_spark_says_of_its_logs_is_about_the_checkpoint() -> None:
     found = from_spark("s", "batch 2 doesn't exist SQLSTATE: XXKST")
-    assert isinstance(found, CheckpointMismatch)
+    assert isinstance(found, CheckpointUnusable)
     assert str(found).startswith("s: the checkpoint is not whole: batch 2 doesn't exist")
     assert str(from_spark("newest", "")).endswith("no reason given")
 

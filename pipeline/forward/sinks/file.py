@@ -13,7 +13,7 @@ from typing import BinaryIO, ClassVar
 
 from tidegate.pipeline import atomic_files
 from tidegate.pipeline.definitions.toml import TomlTable
-from tidegate.pipeline.errors import CheckpointMismatch
+from tidegate.pipeline.errors import InUse
 from tidegate.pipeline.forward.sinks.shared import dated, unwritable
 from tidegate.pipeline.forward.target import Patience, Refusal, Row
 
@@ -61,7 +61,7 @@ class FileTarget:
         """Open the file, and remove an incomplete last line, as a kill may leave one.
 
         Raises:
-            CheckpointMismatch: another `tidegate forward` writes to the file.
+            InUse: another `tidegate forward` writes to the file.
             EndpointUnavailable: the file cannot be written.
         """
         path = self._sink.path
@@ -72,7 +72,7 @@ class FileTarget:
             self._size = self._file.truncate(atomic_files.end_of_lines(self._file))
             atomic_files.sync(path.parent)
         except BlockingIOError:
-            raise CheckpointMismatch(
+            raise InUse(
                 f"another tidegate forward writes to {path}: give each a path of its own"
             ) from None
         except OSError as error:
@@ -83,7 +83,7 @@ class FileTarget:
         """Append a line for each row; rotate a file that is too old, or would become too large.
 
         Raises:
-            CheckpointMismatch: another `tidegate forward` has taken the file.
+            InUse: another `tidegate forward` has taken the file.
             EndpointUnavailable: the file cannot be written.
         """
         try:

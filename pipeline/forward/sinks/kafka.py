@@ -30,9 +30,9 @@ from confluent_kafka.cimpl import NewTopic
 from tidegate.pipeline.definitions.source import KAFKA_TOPIC
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import (
-    CheckpointMismatch,
     DefinitionInvalid,
     EndpointUnavailable,
+    InUse,
     PipelineError,
 )
 from tidegate.pipeline.forward.sinks.shared import payload_of, read_is_whole
@@ -176,7 +176,7 @@ class KafkaTarget:
         Raises:
             EndpointUnavailable: the brokers do not answer.
             EndpointRefused: they refuse.
-            CheckpointMismatch: a later process has taken over.
+            InUse: a later process has taken over.
         """
         self._rows = [row for row in rows if row.op != RESET]
         self._is_one_by_one = False
@@ -205,7 +205,7 @@ class KafkaTarget:
         Raises:
             EndpointUnavailable: the brokers do not answer.
             EndpointRefused: they refuse.
-            CheckpointMismatch: a later process has taken over.
+            InUse: a later process has taken over.
         """
         if after == self._after and not self._is_open and not self._rows:
             return
@@ -364,9 +364,7 @@ class KafkaTarget:
 
     def _problem(self, error: KafkaError) -> PipelineError:
         if error.code() in FENCED:
-            return CheckpointMismatch(
-                f"another process forwards with the transactional id {self._id}"
-            )
+            return InUse(f"another process forwards with the transactional id {self._id}")
         return self._cluster.problem(error)
 
 

@@ -102,10 +102,10 @@ class ParquetTarget:
         self._after = ""
 
     def open(self) -> None:
-        """Take the position, so that no other process writes files of this name.
+        """Lock the position, so that no other process writes files of this name.
 
         Raises:
-            CheckpointMismatch: another process does.
+            InUse: another process has locked it.
         """
         path = self._sink.path
         self._position = PositionFile(path.with_name(f"{path.name}.position"))
@@ -120,7 +120,7 @@ class ParquetTarget:
         """Return the position, and finish what a kill has left unfinished.
 
         Raises:
-            CheckpointMismatch: the position cannot be read.
+            CheckpointUnusable: the position cannot be read.
             EndpointUnavailable: a file cannot be renamed.
         """
         path = self._sink.path

@@ -28,7 +28,13 @@ from tidegate.pipeline.archive.replaying import (
     messages_max_of,
     requests,
 )
-from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused, HistoryInvalid, RunFenced
+from tidegate.pipeline.errors import (
+    CheckpointUnusable,
+    GatewayRefused,
+    HistoryInvalid,
+    InUse,
+    RunFenced,
+)
 
 
 class Taking:
@@ -247,7 +253,7 @@ def test_what_was_noted_is_there_again(tmp_path: Path) -> None:
 def test_one_process_replays(tmp_path: Path) -> None:
     with (
         ReplayCheckpoint(tmp_path, "a").held(),
-        pytest.raises(CheckpointMismatch, match="another process"),
+        pytest.raises(InUse, match="another process"),
         ReplayCheckpoint(tmp_path, "a").held(),
     ):
         pass
@@ -258,16 +264,16 @@ def test_a_checkpoint_of_another_replay_or_none_is_refused(tmp_path: Path) -> No
     with checkpoint.held() as first:
         checkpoint.note(first)
     with (
-        pytest.raises(CheckpointMismatch, match=r"another replay \(a to b\)"),
+        pytest.raises(CheckpointUnusable, match=r"another replay \(a to b\)"),
         ReplayCheckpoint(tmp_path, "c").held(),
     ):
         pass
     (tmp_path / "replay.json").write_bytes(b"{}")
-    with pytest.raises(CheckpointMismatch, match="remove it"), checkpoint.held():
+    with pytest.raises(CheckpointUnusable, match="remove it"), checkpoint.held():
         pass
     (tmp_path / "file").touch()
     with (
-        pytest.raises(CheckpointMismatch, match="file"),
+        pytest.raises(CheckpointUnusable, match="file"),
         ReplayCheckpoint(tmp_path / "file" / "x", "a").held(),
     ):
         pass
@@ -276,7 +282,7 @@ def test_a_checkpoint_of_another_replay_or_none_is_refused(tmp_path: Path) -> No
 def test_a_full_disk_is_an_error_with_the_path(tmp_path: Path) -> None:
     checkpoint = ReplayCheckpoint(tmp_path, "a")
     (tmp_path / "replay.json.unfinished").mkdir()
-    with checkpoint.held() as first, pytest.raises(CheckpointMismatch, match=r"replay\.json: Is a"):
+    with checkpoint.held() as first, pytest.raises(CheckpointUnusable, match=r"replay\.json: Is a"):
         checkpoint.note(first)
 
 

@@ -14,7 +14,7 @@ from tests.support.rules import rule
 from tidegate.pipeline.columns.rows import shard_of
 from tidegate.pipeline.definitions.toml import RECORDS
 from tidegate.pipeline.errors import (
-    CheckpointMismatch,
+    CheckpointUnusable,
     DefinitionInvalid,
     GatewayRefused,
     SourceLost,
@@ -99,7 +99,7 @@ def test_where_a_stream_begins_is_noted_before_anything_is_planned(
     with pytest.raises(SourceLost, match="positions 1 to 3 left the journal"):
         list(stream.read(part))
     file.write_text("{")
-    with pytest.raises(CheckpointMismatch, match="is not whole"):
+    with pytest.raises(CheckpointUnusable, match="is not whole"):
         started().initialOffset()
 
 
@@ -215,7 +215,7 @@ def test_a_batch_frame_has_all_that_the_journal_holds(journals: Journals) -> Non
 
 def test_the_checkpoint_of_another_source_is_an_error(journals: Journals) -> None:
     journals.topic("t", LINES)
-    with pytest.raises(CheckpointMismatch, match="offsets of another source"):
+    with pytest.raises(CheckpointUnusable, match="offsets of another source"):
         reader(journals).latestOffset({"logOffset": "3"}, ReadAllAvailable())
 
 

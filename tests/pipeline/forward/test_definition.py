@@ -9,7 +9,12 @@ import pytest
 
 from tests.pipeline.forward.forwarding import definitions
 from tests.support.rules import rule
-from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, EndpointUnavailable
+from tidegate.pipeline.errors import (
+    CheckpointUnusable,
+    DefinitionInvalid,
+    EndpointUnavailable,
+    InUse,
+)
 from tidegate.pipeline.forward.position import PositionFile
 
 GATEWAY = "http://127.0.0.1:8080"
@@ -91,7 +96,7 @@ def test_a_position_belongs_to_its_rows_and_their_target_and_to_one_process(tmp_
     first = PositionFile(path)
     assert first.resume("a") == ""
     first.note("e-1")
-    with pytest.raises(CheckpointMismatch, match="another process forwards from"):
+    with pytest.raises(InUse, match="another process forwards from"):
         PositionFile(path)
     first.close()
     for identity, after in (("b", ""), ("a", "e-1")):
@@ -100,7 +105,7 @@ def test_a_position_belongs_to_its_rows_and_their_target_and_to_one_process(tmp_
         again.close()
     path.write_text("{")
     with closing(PositionFile(path)) as broken:
-        with pytest.raises(CheckpointMismatch, match="is not a position: remove it to begin"):
+        with pytest.raises(CheckpointUnusable, match="is not a position: remove it to begin"):
             broken.resume("a")
         path.unlink()
         assert broken.resume("a") == ""

@@ -15,7 +15,7 @@ from tests.pipeline.forward.forwarding import brief, forwarding
 from tests.pipeline.ingest.ingesting import eventually
 from tests.support.commands import serving_here
 from tidegate.clients.gateway import Gateway
-from tidegate.pipeline.errors import CheckpointMismatch, EndpointUnavailable
+from tidegate.pipeline.errors import EndpointUnavailable, InUse
 from tidegate.pipeline.forward.sinks.file import FileSink, FileTarget
 from tidegate.pipeline.forward.target import Row
 
@@ -127,9 +127,7 @@ def test_a_second_forward_to_a_file_is_refused_and_touches_nothing(tmp_path: Pat
         file.write(b'{"value":')  # what the first one is writing
     with (
         closing(FileTarget(FileSink(out, None, None))) as second,
-        pytest.raises(
-            CheckpointMismatch, match=r"another tidegate forward writes to .*out\.ndjson"
-        ),
+        pytest.raises(InUse, match=r"another tidegate forward writes to .*out\.ndjson"),
     ):
         second.open()
     assert out.read_bytes() == b'{"value":'
@@ -137,7 +135,7 @@ def test_a_second_forward_to_a_file_is_refused_and_touches_nothing(tmp_path: Pat
     first.write([row(b"1"), row(b"2")])  # renamed, and taken again
     with (
         closing(FileTarget(FileSink(out, None, None))) as second,
-        pytest.raises(CheckpointMismatch),
+        pytest.raises(InUse),
     ):
         second.open()
     first.close()

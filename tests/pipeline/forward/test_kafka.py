@@ -28,10 +28,10 @@ from tests.support.profiles import SEED
 from tests.support.rules import rule
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.errors import (
-    CheckpointMismatch,
     DefinitionInvalid,
     EndpointRefused,
     EndpointUnavailable,
+    InUse,
     PipelineError,
 )
 from tidegate.pipeline.forward.sinks.kafka import POSITIONS, KafkaTarget
@@ -217,7 +217,7 @@ def test_a_later_process_ends_an_earlier_one(broker: Broker, topic: str, tmp_pat
     first.write([row(b"[1]", b"1")])
     second, after = opened(broker, topic, tmp_path, ', transactional_id = "twice"')
     assert after == ""
-    with pytest.raises(CheckpointMismatch, match="another process forwards with the transactional"):
+    with pytest.raises(InUse, match="another process forwards with the transactional"):
         first.note("e-1")
     first.close()
     second.write([row(b"[1]", b"2")])

@@ -26,7 +26,7 @@ from tests.support.external.duckdb import DuckDb
 from tests.support.profiles import SEED
 from tests.support.rules import rule
 from tidegate.clients.gateway import Gateway
-from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid
+from tidegate.pipeline.errors import DefinitionInvalid, InUse
 from tidegate.pipeline.forward.sinks.parquet import ParquetTarget
 from tidegate.pipeline.forward.sinks.parquet_columns import declared_columns
 from tidegate.pipeline.forward.target import Patience, Row
@@ -353,7 +353,7 @@ def test_a_start_leaves_the_files_of_another_forward_alone(tmp_path: Path) -> No
 
 def test_one_process_writes_files_of_a_name(tmp_path: Path) -> None:
     target, _ = opened(tmp_path)
-    with closing(target), pytest.raises(CheckpointMismatch, match="another process forwards from"):
+    with closing(target), pytest.raises(InUse, match="another process forwards from"):
         opened(tmp_path)
 
 

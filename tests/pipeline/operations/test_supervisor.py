@@ -10,10 +10,11 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.pipeline.errors import (
-    CheckpointMismatch,
+    CheckpointUnusable,
     DefinitionInvalid,
     GatewayRefused,
     GatewayUnreachable,
+    InUse,
     PipelineError,
     RunFenced,
     SourceLost,
@@ -236,7 +237,7 @@ def test_a_stream_may_know_what_mends_it(restarts: bool, state: State) -> None:
     assert fake.state is state
     fake = FakeStream(mended=SourceLost)
     fake.supervised.start_first()
-    fake.fail(CheckpointMismatch)
+    fake.fail(CheckpointUnusable)
     assert fake.state is State.FAILED
 
 
@@ -247,14 +248,16 @@ def test_a_start_that_fails_counts_as_well() -> None:
     fake.fails_to_start = GatewayUnreachable("s: nobody answers")
     fake.pass_s(1)
     assert fake.said[-1] == "s: nobody answers; it is started again in 2 s"
-    fake.fails_to_start = CheckpointMismatch("s: not its own")
+    fake.fails_to_start = CheckpointUnusable("s: not its own")
     fake.pass_s(2)
     assert fake.state is State.FAILED
     assert fake.supervised.failure is fake.fails_to_start
 
 
 @rule("pipeline-10")
-@pytest.mark.parametrize("kind", [CheckpointMismatch, SourceLost, RunFenced, SparkUnavailable])
+@pytest.mark.parametrize(
+    "kind", [CheckpointUnusable, InUse, SourceLost, RunFenced, SparkUnavailable]
+)
 def test_what_no_start_mends_ends_it_at_once(kind: type[PipelineError]) -> None:
     fake = FakeStream()
     fake.supervised.start_first()

@@ -14,7 +14,7 @@ from tests.pipeline.sinks.unfinished_files import BATCH, ROWS, drafted
 from tests.support.rules import rule
 from tidegate.pipeline.columns.rows import SENT
 from tidegate.pipeline.definitions.stream import read_definitions
-from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
+from tidegate.pipeline.errors import CheckpointUnusable, DefinitionInvalid, StreamFailed
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.sinks import parquet as module
 from tidegate.pipeline.sinks.parquet import COLUMNS, ParquetWriter
@@ -118,7 +118,7 @@ def test_a_batch_with_other_rows_is_not_taken_for_the_one_that_is_there(
 ) -> None:
     writer = writer_to(tmp_path)
     writer.finish([written(tmp_path, ROWS[:2], 0)], batch(7))
-    with pytest.raises(CheckpointMismatch, match="the checkpoint is older than the folder"):
+    with pytest.raises(CheckpointUnusable, match="the checkpoint is older than the folder"):
         writer.finish([written(tmp_path, [ROWS[0] | {"messages": 5}, ROWS[1]], 1)], batch(7))
 
 

@@ -37,7 +37,7 @@ from tests.support.rules import rule
 from tidegate.pipeline.columns.intake import combine
 from tidegate.pipeline.columns.rows import DELIVERIES, PUBLISHED, arrow_schema
 from tidegate.pipeline.definitions.stream import read_definitions
-from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, from_spark
+from tidegate.pipeline.errors import CheckpointUnusable, DefinitionInvalid, from_spark
 from tidegate.pipeline.intervals import Pace
 from tidegate.pipeline.sinks.sink import Batch, BatchResult
 from tidegate.pipeline.streams import batches
@@ -264,7 +264,7 @@ def test_an_interrupted_end_is_continued_and_a_loss_is_an_error(
     failed = files.run(to_the_end=False)
     assert failed.query is not None
     error = from_spark("s", str(failed.query.exception()))
-    assert isinstance(error, CheckpointMismatch)
+    assert isinstance(error, CheckpointUnusable)
     assert "held/000000003/0000.arrow is missing or damaged" in str(error)
 
 

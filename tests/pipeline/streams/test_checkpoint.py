@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
-from tidegate.pipeline.errors import CheckpointMismatch
+from tidegate.pipeline.errors import CheckpointUnusable, InUse
 from tidegate.pipeline.streams.checkpoint import Checkpoint, newest_planned, require_whole
 
 TOML = """\
@@ -49,7 +49,7 @@ def test_another_stream_does_not_continue_it(
     with Checkpoint(defined(tmp_path)):
         pass
     with (
-        pytest.raises(CheckpointMismatch, match=f"was made with {field}"),
+        pytest.raises(CheckpointUnusable, match=f"was made with {field}"),
         Checkpoint(defined(tmp_path, old, new)),
     ):
         pass
@@ -60,7 +60,7 @@ def test_another_stream_does_not_continue_it(
 def test_two_processes_do_not_share_it(tmp_path: Path) -> None:
     with (
         Checkpoint(defined(tmp_path)),
-        pytest.raises(CheckpointMismatch, match="another process runs"),
+        pytest.raises(InUse, match="another process runs"),
         Checkpoint(defined(tmp_path)),
     ):
         pass
@@ -73,7 +73,7 @@ def test_an_unreadable_one_is_refused(tmp_path: Path) -> None:
         pass
     (tmp_path / "checkpoints/s/definition.json").write_text("{")
     with (
-        pytest.raises(CheckpointMismatch, match="cannot be read"),
+        pytest.raises(CheckpointUnusable, match="cannot be read"),
         Checkpoint(defined(tmp_path)),
     ):
         pass
@@ -87,7 +87,7 @@ def test_a_checkpoint_belongs_to_one_epoch_of_the_sink(tmp_path: Path) -> None:
             checkpoint.require_sink(epochs)
     with (
         Checkpoint(defined(tmp_path)) as checkpoint,
-        pytest.raises(CheckpointMismatch, match=r"another epoch of topic newest \(e1, now e2"),
+        pytest.raises(CheckpointUnusable, match=r"another epoch of topic newest \(e1, now e2"),
     ):
         checkpoint.require_sink(["e2"])
 
@@ -177,7 +177,7 @@ def test_one_without_commits_is_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"v1", b"v1\n", b"v1\n{", b"\xff\n{}", b"v1\n{\xff}"])
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes) -> None:
     (written(tmp_path) / name).write_bytes(content)
-    with pytest.raises(CheckpointMismatch, match=f"{name} is not whole: put all of it"):
+    with pytest.raises(CheckpointUnusable, match=f"{name} is not whole: put all of it"):
         require_whole(tmp_path)
 
 
@@ -190,5 +190,5 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path, gone: list[str], named: st
     written(tmp_path)
     for name in gone:
         (tmp_path / name).unlink()
-    with pytest.raises(CheckpointMismatch, match=f"{named} is gone: put all of it"):
+    with pytest.raises(CheckpointUnusable, match=f"{named} is gone: put all of it"):
         require_whole(tmp_path)

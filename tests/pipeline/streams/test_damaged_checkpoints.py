@@ -18,7 +18,7 @@ from tests.pipeline.journals import Journals, JournalServer, Topic
 from tests.support.outside import require
 from tests.support.rules import rule
 from tidegate.pipeline.definitions.stream import read_definitions
-from tidegate.pipeline.errors import CheckpointMismatch, PipelineError, from_spark
+from tidegate.pipeline.errors import CheckpointUnusable, PipelineError, from_spark
 from tidegate.pipeline.streams.checkpoint import Checkpoint
 from tidegate.pipeline.streams.stream import Stream
 
@@ -174,7 +174,7 @@ def test_a_damaged_state_is_an_error(
 ) -> None:
     damage(copied.checkpoint, how, pattern)
     error = copied.run()
-    assert isinstance(error, CheckpointMismatch), (
+    assert isinstance(error, CheckpointUnusable), (
         f"it went on, and has {len(copied.sunk())} messages"
     )
     assert said in str(error)

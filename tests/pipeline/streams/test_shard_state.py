@@ -24,7 +24,7 @@ from tidegate.pipeline.columns.rows import (
 )
 from tidegate.pipeline.columns.saving import FAILURES
 from tidegate.pipeline.columns.times import TimeField
-from tidegate.pipeline.errors import CheckpointMismatch
+from tidegate.pipeline.errors import CheckpointUnusable
 from tidegate.pipeline.intervals import Interval, Pace
 from tidegate.pipeline.sinks.sink import Batch
 from tidegate.pipeline.streams.shard_state import NONE, NOTHING, SHARDS, ShardBatch, ShardState
@@ -77,13 +77,13 @@ def test_shards_are_as_many_as_there_were(tmp_path: Path) -> None:
 
 def test_lost_entries_are_an_error_and_not_skipped(tmp_path: Path) -> None:
     held = filled(tmp_path, "000000006")
-    with pytest.raises(CheckpointMismatch, match=r"000000005/0000.arrow is missing or damaged"):
+    with pytest.raises(CheckpointUnusable, match=r"000000005/0000.arrow is missing or damaged"):
         held.shards("000000005", 2)
     held.path("000000006", 0).write_bytes(b"ARROW1")
-    with pytest.raises(CheckpointMismatch, match=r"000000006/0000.arrow is missing or damaged"):
+    with pytest.raises(CheckpointUnusable, match=r"000000006/0000.arrow is missing or damaged"):
         held.read("000000006", 0)
     filled(tmp_path, "000000006").path("000000006", 1).unlink()
-    with pytest.raises(CheckpointMismatch, match=r"000000006/0001.arrow is missing or damaged"):
+    with pytest.raises(CheckpointUnusable, match=r"000000006/0001.arrow is missing or damaged"):
         held.shards("000000006", 2)
 
 
@@ -211,5 +211,5 @@ def test_shards_that_were_not_split_are_parts_of_their_tables(tmp_path: Path) ->
         failures = {1: b"3"}.get(number, b"0") if number % 2 else b"3"
         assert found.schema.metadata[FAILURES] == failures
     held.path("000000000", 4).unlink()
-    with pytest.raises(CheckpointMismatch, match=r"000000000/0004.arrow is missing or damaged"):
+    with pytest.raises(CheckpointUnusable, match=r"000000000/0004.arrow is missing or damaged"):
         held.shards("000000000", 2)

@@ -16,7 +16,7 @@ from tests.pipeline.naive_newest import newest_by_key
 from tests.pipeline.run_to_end import run_to_its_end
 from tidegate.app.definitions.fields import TopicSource
 from tidegate.pipeline.definitions.stream import read_definitions
-from tidegate.pipeline.errors import CheckpointMismatch, StreamFailed, from_spark
+from tidegate.pipeline.errors import CheckpointUnusable, StreamFailed, from_spark
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.streams.checkpoint import Checkpoint
 from tidegate.pipeline.streams.stream import (
@@ -130,7 +130,7 @@ def test_a_sink_that_was_made_again_is_not_filled_from_the_middle(
     journals.topic("newest", key=["/k"]).epoch = "e2"
     with (
         Checkpoint(definition) as checkpoint,
-        pytest.raises(CheckpointMismatch, match="another epoch of topic newest"),
+        pytest.raises(CheckpointUnusable, match="another epoch of topic newest"),
     ):
         Stream(definition).start(spark, checkpoint, available_now=True)
 

@@ -16,7 +16,7 @@ from dev import ROOT
 from tests.pipeline.journals import Journals, Removed
 from tests.pipeline.run_to_end import run_to_its_end
 from tests.support.rules import rule
-from tidegate.pipeline.errors import CheckpointMismatch, from_spark
+from tidegate.pipeline.errors import CheckpointUnusable, from_spark
 from tidegate.pipeline.sinks.sink import Batch
 from tidegate.pipeline.streams.stream import Stream
 from tidegate.pipeline.streams.views import HeldTables
@@ -168,5 +168,5 @@ def test_what_was_kept_is_read_by_the_next_batch_or_missed(
     first.write("groups", 1, pa.table({"at": [7]}))
     assert second.read("groups", 1).to_pylist() == [{"at": 7}]  # type: ignore[union-attr]  # it is there
     lost(tmp_path / "groups" / "000000000" / "0001.arrow")
-    with pytest.raises(CheckpointMismatch, match=said):
+    with pytest.raises(CheckpointUnusable, match=said):
         second.read("groups", 1)
