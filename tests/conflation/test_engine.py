@@ -1,4 +1,4 @@
-"""The engine's verbs, as conversations."""
+"""The methods of the engine, in sequences of calls."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_session_is_announced_once_until_a_take_finds_nothing() -> None:
 
 
 @rule("session-8")
-def test_the_last_subscriptions_end_is_the_sessions() -> None:
+def test_the_end_of_the_last_subscription_ends_the_session() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.subscribe("conflation=1s")
@@ -81,7 +81,7 @@ def test_the_last_subscriptions_end_is_the_sessions() -> None:
         driver.take()
 
 
-def test_a_peer_that_is_gone_leaves_nothing_behind() -> None:
+def test_a_closed_session_leaves_nothing_behind() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.subscribe("conflation=1s")
@@ -93,7 +93,7 @@ def test_a_peer_that_is_gone_leaves_nothing_behind() -> None:
     assert (stats.sessions, stats.topics[0].lanes, stats.topics[0].dropped) == (0, 0, 1)
 
 
-def test_what_is_refused_has_no_effect() -> None:
+def test_a_refused_call_has_no_effect() -> None:
     driver = ManualDriver(sessions_max=1, subscriptions_max=1)
     driver.topic()
     driver.subscribe("conflation=1s")
@@ -128,7 +128,7 @@ def test_a_move_to_a_longer_interval_keeps_the_earlier_deadline() -> None:
 
 @rule("interval-6")
 def test_the_same_calls_give_the_same_outputs() -> None:
-    def day() -> list[str]:
+    def outputs() -> list[str]:
         driver = ManualDriver()
         driver.topic()
         for name in ("x", "y", "z"):
@@ -142,7 +142,7 @@ def test_the_same_calls_give_the_same_outputs() -> None:
             *driver.received("z"),
         ]
 
-    assert day() == day()
+    assert outputs() == outputs()
 
 
 def test_publishing_nothing_changes_nothing() -> None:
@@ -153,15 +153,15 @@ def test_publishing_nothing_changes_nothing() -> None:
     assert driver.engine.next_deadline() is None
 
 
-# Questions to the engine change nothing, and are answered as of now.
+# Queries of the engine change nothing, and are answered as of now.
 
 
-def test_ends_that_were_not_taken_are_known() -> None:
+def test_endings_are_known_until_they_are_sent() -> None:
     driver = ManualDriver()
     driver.topic()
     one, two = driver.subscribe("conflation=1s"), driver.subscribe("conflation=1s")
     driver.engine.unsubscribe("s", one)
-    assert [told.name for told in driver.engine.session("s").unsent_endings()] == [one]
+    assert [ending.name for ending in driver.engine.session("s").unsent_endings()] == [one]
     assert driver.engine.session("s").subscribers.get((one, "px")) is None
     subscriber = driver.engine.session("s").subscribers.get((two, "px"))
     assert subscriber is not None
@@ -170,24 +170,24 @@ def test_ends_that_were_not_taken_are_known() -> None:
     assert driver.engine.session("s").unsent_endings() == []
 
 
-def test_who_is_asked_about_must_be_there() -> None:
+def test_a_query_names_a_session_or_a_topic_that_exists() -> None:
     driver = ManualDriver()
-    for ask in (driver.engine.session, driver.engine.session_stats):
+    for query_session in (driver.engine.session, driver.engine.session_stats):
         with pytest.raises(SessionUnknown):
-            ask("nobody")
-    for about in (driver.engine.over_half_full, driver.engine.topic_stats):
+            query_session("unknown")
+    for query_topic in (driver.engine.over_half_full, driver.engine.topic_stats):
         with pytest.raises(TopicUnknown):
-            about("nothing")
+            query_topic("unknown")
 
 
-def test_asking_changes_nothing() -> None:
+def test_a_query_changes_nothing() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.session(messages_max=4)
     name = driver.subscribe("conflation=none")
     driver.publish("a1 b1 a2")
 
-    def told() -> tuple[object, ...]:
+    def answers() -> tuple[object, ...]:
         engine = driver.engine
         return (
             engine.stats(),
@@ -200,7 +200,7 @@ def test_asking_changes_nothing() -> None:
             engine.next_deadline(),
         )
 
-    assert told() == told()
+    assert answers() == answers()
     assert driver.engine.over_half_full("px") == {"s"}
     assert [limits.messages_max for limits in driver.engine.limits_at("px", ["s"])] == [4]
     assert driver.engine.stats([]).topics == ()
@@ -210,7 +210,7 @@ def test_asking_changes_nothing() -> None:
     assert (found, topic, place.offset) == (name, "px", 3)
 
 
-# The engine's parts agree on what time it is and which topics there are.
+# The parts of the engine agree on the time and on the topics that exist.
 
 
 def test_the_clock_never_runs_back() -> None:
@@ -228,10 +228,10 @@ def test_a_topic_is_found_by_its_name() -> None:
         driver.engine.topic("other")
 
 
-# What becomes of topics, as those who subscribe hear of it.
+# What subscribers receive when a topic is redefined, dropped or restarted.
 
 
-def test_a_topic_that_is_defined_again_keeps_its_messages_and_takes_the_new_policy() -> None:
+def test_a_redefined_topic_keeps_its_messages_and_has_the_new_policy() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.session(messages_max=2)
@@ -243,7 +243,7 @@ def test_a_topic_that_is_defined_again_keeps_its_messages_and_takes_the_new_poli
     assert str(driver.engine.topic("px").bookmark(3)) == "e1-3"
 
 
-def test_a_topic_that_goes_ends_its_subscriptions() -> None:
+def test_a_dropped_topic_ends_its_subscriptions() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.topic("other")
@@ -256,7 +256,7 @@ def test_a_topic_that_goes_ends_its_subscriptions() -> None:
     assert driver.received()[0] == "resumed by snapshot, gap None"
 
 
-def test_a_topic_that_begins_again_sends_a_snapshot() -> None:
+def test_a_restarted_topic_sends_a_snapshot() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.subscribe("conflation=none")
@@ -267,14 +267,14 @@ def test_a_topic_that_begins_again_sends_a_snapshot() -> None:
     assert driver.engine.topic("px").epoch == "e2"
 
 
-def test_of_a_topic_that_is_not_there_nothing_becomes() -> None:
+def test_an_unknown_topic_cannot_be_changed() -> None:
     engine = ManualDriver().engine
-    verbs: list[Callable[[], object]] = [
+    calls: list[Callable[[], object]] = [
         lambda: engine.drop_topic("px"),
         lambda: engine.restore_topic("px", RestoredTopic(), 0, 0),
         lambda: engine.restart_topic("px", "e2", RestoredTopic(), 0, 0),
         lambda: engine.set_checkpoint("px", 1),
     ]
-    for verb in verbs:
+    for call in calls:
         with pytest.raises(TopicUnknown):
-            verb()
+            call()

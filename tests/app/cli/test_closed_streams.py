@@ -16,8 +16,8 @@ from tests.support.ports import lasting_port
 SHELL = ("sh", "-c")
 
 
-def ended(words: list[str], redirections: str) -> tuple[int, str, str]:
-    """Run a command with its streams as a shell makes them; its status and what it has said."""
+def run_redirected(words: list[str], redirections: str) -> tuple[int, str, str]:
+    """Run a command with redirections of the shell; return its status, output and errors."""
     done = subprocess.run(
         [*SHELL, f'exec "$@" {redirections}', "sh", *words],
         env=environment(),
@@ -53,7 +53,7 @@ def test_a_line_of_output_never_stops_the_service(tmp_path: Path, redirections: 
             assert process.poll() is None
             assert time.monotonic() < ends_at
             time.sleep(0.05)
-        # Its numbers are taken: a file of the store under one of them would get lines of a log.
+        # Descriptors 0 to 2 are in use: a store file with such a number would receive log lines.
         held = [Path(f"/proc/{process.pid}/fd/{number}").readlink() for number in range(3)]
         assert not any(tmp_path in each.parents or "socket" in each.name for each in held)
         process.terminate()
@@ -85,7 +85,7 @@ def _is_alive(port: int) -> bool:
 def test_a_command_says_what_is_wrong(
     words: tuple[str, ...], redirections: str, code: int, said: str
 ) -> None:
-    found, printed, noted = ended(command(*words), redirections)
-    assert (found, printed) == (code, "")
-    assert noted.startswith(said)
-    assert noted.count("\n") == bool(said)
+    status, output, errors = run_redirected(command(*words), redirections)
+    assert (status, output) == (code, "")
+    assert errors.startswith(said)
+    assert errors.count("\n") == bool(said)

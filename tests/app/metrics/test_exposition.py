@@ -10,8 +10,8 @@ from tests.support.rules import rule
 from tidegate.app.http.routes.operations import families
 
 
-async def identity(running: Running, topic: str = "px") -> tuple[float, float, float]:
-    """What was offered, and twice what became of it."""
+async def offered_and_sums(running: Running, topic: str = "px") -> tuple[float, float, float]:
+    """The messages offered to a topic, and two sums that must equal them: by match, by outcome."""
     found = await figures(running)
 
     def figure(name: str) -> float:
@@ -31,7 +31,7 @@ async def test_an_idle_gateway_has_metrics() -> None:
     async with running_gateway() as running:
         found = await samples(running)
         assert found["tidegate_sessions{attached}"] == 0
-        assert found["tidegate_topics"] == 3  # the gateway's own
+        assert found["tidegate_topics"] == 3  # those of the gateway itself
         assert found["tidegate_flushes_total"] == 0
         assert found["tidegate_ready"] == 1
         assert found["process_open_fds"] > 0
@@ -58,15 +58,15 @@ async def test_what_was_offered_is_delivered_conflated_filtered_dropped_or_waits
             assert found["tidegate_topic_subscriptions{px}"] == 2
             assert found["tidegate_topic_journal_messages{px}"] == 3
             assert found["tidegate_sessions{attached}"] == 2
-            assert await identity(running) == (6, 6, 6)
+            assert await offered_and_sums(running) == (6, 6, 6)
         await eventually(lambda: not running.gateway.driver.engine.stats().sessions, "both leave")
         found = await samples(running)
         assert found["tidegate_topic_dropped_total{GONE}{px}"] == 1
         assert found["tidegate_topic_waiting{px}"] == 0
-        assert await identity(running) == (6, 6, 6)
+        assert await offered_and_sums(running) == (6, 6, 6)
 
 
-WISHES = [
+REQUESTS = [
     ("conflation=20ms,receipt", {"format": "batch"}),
     ("conflation=20ms,oof", {"filter": "/v > 3"}),
     ("conflation=20ms,pace=key", {"command": "sow_and_delta_subscribe"}),
@@ -79,19 +79,19 @@ WISHES = [
 ]
 
 
-@pytest.mark.parametrize(("options", "query"), WISHES)
-async def test_the_sums_add_up_whatever_is_asked_for(options: str, query: dict[str, str]) -> None:
+@pytest.mark.parametrize(("options", "query"), REQUESTS)
+async def test_the_sums_are_equal_with_every_option(options: str, query: dict[str, str]) -> None:
     async with running_gateway() as running:
         await running.topic()
         async with running.subscribe(options, **query) as stream:
             for n in range(15):
                 await running.publish({"k": n % 3, "g": n % 2, "v": n % 7})
-                assert len(set(await identity(running))) == 1
+                assert len(set(await offered_and_sums(running))) == 1
             params = {"key": "[1]"}
             assert (await running.http.delete("/v1/topics/px/sow", params=params)).is_success
             await running.publish({"k": "end", "g": 9, "v": 9})
             await stream.raw_until(b"end" if "grouping" not in options else b'"g":9')
-            offered, *summed = await identity(running)
+            offered, *summed = await offered_and_sums(running)
             assert summed == [offered, offered]
             assert offered > 0
 
@@ -108,7 +108,7 @@ async def test_counters_never_fall_when_sessions_end() -> None:
         assert fallen == []
 
 
-async def test_a_topics_figures_go_with_it() -> None:
+async def test_the_figures_of_a_topic_are_removed_with_it() -> None:
     async with running_gateway() as running:
         await running.topic()
         await running.http.delete("/v1/topics/px")
@@ -126,8 +126,8 @@ async def test_no_label_grows_with_sessions_or_keys() -> None:
 
 
 @rule("account-4")
-async def test_a_scrape_is_no_publish_and_changes_no_answer() -> None:
-    """With and without scrapes the same rows go out."""
+async def test_a_scrape_does_not_change_what_is_sent() -> None:
+    """With and without scrapes, the same rows are sent."""
     shown = []
     for is_watched in (False, True):
         async with running_gateway() as running:

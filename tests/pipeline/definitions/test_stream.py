@@ -1,4 +1,4 @@
-"""Definition files of streams are read strictly; a mistake is one line that names its place."""
+"""Definition files of streams are parsed strictly; a mistake is one line that names its place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_file_of_two_streams_is_read(tmp_path: Path) -> None:
     assert second.dead_letters == tmp_path / "dead"
 
 
-def test_a_file_that_names_no_gateway_goes_by_the_environment(
+def test_a_file_without_a_gateway_uses_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = GOOD.removeprefix('gateway = "http://127.0.0.1:9000/"\n')
@@ -39,7 +39,7 @@ def test_a_file_that_names_no_gateway_goes_by_the_environment(
     assert read_definitions(written(tmp_path, GOOD))[0].gateway == "http://127.0.0.1:9000"
 
 
-def test_a_gateway_that_is_given_goes_before_the_file_and_the_environment(
+def test_a_given_gateway_overrides_the_file_and_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDEGATE_GATEWAY", "http://desk:1")
@@ -114,7 +114,7 @@ def test_a_topic_of_another_gateway_may_have_the_name_of_the_sink(tmp_path: Path
     for address, is_ours in (
         ("http://10.0.0.9:8080/", False),
         ("http://127.0.0.1:9000/", True),
-        ("redis://10.0.0.9:6379/0", True),  # that of our gateways, as far as anybody knows
+        ("redis://10.0.0.9:6379/0", True),  # it may be the Redis of our gateways
     ):
         text = GOOD.replace(source, source.replace("}", f', address = "{address}"}}'))
         first, _ = read_definitions(written(tmp_path, text))
@@ -140,7 +140,7 @@ def test_a_file_without_streams_or_without_a_file_is_refused(tmp_path: Path) -> 
 
 
 def test_a_part_of_a_millisecond_is_rounded_up(tmp_path: Path) -> None:
-    """As for topics that say `engine: spark`."""
+    """As it is for topics with `engine: spark`."""
     first, _ = read_definitions(written(tmp_path, GOOD.replace('"500MS"', '"1500us"')))
     assert (first.interval_ms, first.interval_text) == (2, "1500us")
 
@@ -171,7 +171,7 @@ def test_the_right_record_of_a_join_replaces_no_field_of_the_key(
 
 
 @pytest.mark.parametrize("place", ["/quote", "/identity", "/a/c"])
-def test_the_right_record_is_beside_the_key(tmp_path: Path, place: str) -> None:
+def test_the_right_record_may_replace_any_other_field(tmp_path: Path, place: str) -> None:
     [joined] = read_definitions(written(tmp_path, JOINED.replace('"/quote"', f'"{place}"')))
     assert joined.view is not None
     grouped = JOINED.replace('key = ["/id", "/a/b"]', 'grouping = ["/id"]\nprojection = ["/id"]')
@@ -179,12 +179,12 @@ def test_the_right_record_is_beside_the_key(tmp_path: Path, place: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("pipeline*.toml")), ids=str)
-def test_the_examples_are_understood(path: Path) -> None:
+def test_the_examples_are_valid(path: Path) -> None:
     assert read_definitions(path)
 
 
 @pytest.mark.system
-def test_reading_definitions_and_running_do_not_load_spark_beforehand() -> None:
+def test_reading_definitions_does_not_import_pyspark() -> None:
     program = "import sys, tidegate.pipeline.definitions.stream; print('pyspark' in sys.modules)"
     said = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True
@@ -202,7 +202,7 @@ def test_a_sink_is_a_topic_or_a_folder_of_parquet(tmp_path: Path) -> None:
     assert (first.label, second.label) == (f"parquet {tmp_path}/out", "topic newest")
 
 
-def test_a_stream_from_no_topic_to_no_topic_names_none_twice(tmp_path: Path) -> None:
+def test_a_stream_from_files_to_files_has_no_topic(tmp_path: Path) -> None:
     text = GOOD.replace('{kind = "tidegate", topic = "ticks"}', '{kind = "files", path = "in"}')
     text = text.replace("rows_per_batch = 10\n", "")
     text = text.replace(SINK, '{kind = "parquet", path = "out"}')
@@ -221,14 +221,16 @@ def test_a_stream_from_no_topic_to_no_topic_names_none_twice(tmp_path: Path) -> 
         ('{kind = "parquet", path = "out", topic = "t"}', "sink.topic: unknown field"),
     ],
 )
-def test_a_mistake_is_one_line_that_names_its_place_sink(
+def test_a_mistake_in_a_sink_is_one_line_that_names_its_place(
     tmp_path: Path, new: str, said: str
 ) -> None:
     check_mistake(tmp_path, SINK, new, said)
 
 
-def test_two_streams_share_no_folder(tmp_path: Path) -> None:
+def test_two_streams_cannot_share_a_folder(tmp_path: Path) -> None:
     into = '{kind = "parquet", path = "out"}'
     text = GOOD.replace(SINK, into).replace('{topic = "newest"}', into)
-    with pytest.raises(Exception, match=r"have the sink parquet .*out: newest and from-files"):
+    with pytest.raises(
+        DefinitionInvalid, match=r"have the sink parquet .*out: newest and from-files"
+    ):
         read_definitions(written(tmp_path, text))

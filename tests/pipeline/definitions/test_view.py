@@ -95,8 +95,8 @@ def test_a_mistake_is_one_line_that_names_its_place(old: str, new: str, said: st
 
 
 def test_a_view_may_name_its_defaults() -> None:
-    usual = 'time = "processing"\nmerge = "replace"\npace = "batch"\n'
-    assert view_of(usual + GOOD) == view_of(GOOD)
+    defaults = 'time = "processing"\nmerge = "replace"\npace = "batch"\n'
+    assert view_of(defaults + GOOD) == view_of(GOOD)
 
 
 def test_joined_records_that_are_not_grouped_have_the_streams_key() -> None:

@@ -43,14 +43,14 @@ def forwarding(folder: Path, text: str, gateway: str) -> Iterator[list[str]]:
 
 
 def brief(row: dict[str, Any]) -> tuple[str, Any]:
-    """The operation of a row, and its value; of a removal its key."""
+    """The operation of a row, and its value; for a removal, its key."""
     op = row["op"]
     return op, row.get("key") if op == "delete" else row.get("value")
 
 
 @dataclass
 class Posted:
-    """A request as a server of HTTP had it."""
+    """A request as the HTTP server received it."""
 
     headers: dict[str, str]
     body: bytes
@@ -62,7 +62,7 @@ class Posted:
 
 @dataclass
 class Receiver:
-    """A server of HTTP that keeps what it is sent, and answers as `answer` says."""
+    """An HTTP server that records requests; `answer` returns the status for the rows of one."""
 
     address: str = ""
     answer: Callable[[list[Any]], int] = lambda rows: 204
@@ -71,7 +71,7 @@ class Receiver:
 
     @property
     def rows(self) -> list[tuple[str, Any]]:
-        """The rows of the requests that were taken, in order."""
+        """The rows of the accepted requests, in order."""
         return [row for each in self.taken for row in each.rows]
 
 
@@ -87,7 +87,7 @@ def receiving(
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            # Names of header fields differ in their capitals by who sends them.
+            # Clients differ in how they capitalize the names of header fields.
             posted = Posted({name.lower(): text for name, text in self.headers.items()}, body)
             receiver.posted.append(posted)
             status = receiver.answer(msgspec.json.decode(body))

@@ -1,4 +1,4 @@
-"""Connections of the layer of TLS, before and after their handshake."""
+"""Connections with TLS, before and after their handshake."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def connect(handshakes: Handshakes, authority: Authority) -> Connect:
     return make
 
 
-@pytest.fixture(name="made")
-async def made_fixture(connect: Connect) -> Pair:
+@pytest.fixture(name="pair")
+async def pair_fixture(connect: Connect) -> Pair:
     """A connection after its handshake."""
     pair = connect()
-    pair.shake()
+    pair.complete_handshake()
     return pair

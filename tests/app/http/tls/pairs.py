@@ -1,4 +1,4 @@
-"""A connection of TLS: a client of OpenSSL, the layer, and a protocol that notes its calls."""
+"""A connection with TLS: a client of OpenSSL, the transport, and a protocol that records calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECORD_BYTES = 16 << 10
 
 
 class Plain(asyncio.Transport):
-    """The transport below: keeps what is written, and notes what it is asked for."""
+    """The transport below TLS: records what is written, and the calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Plain(asyncio.Transport):
 
 
 class Inner(asyncio.Protocol):
-    """The protocol inside; `stays_open`: after the peer's end it wants to write on."""
+    """The protocol inside TLS; `stays_open`: it still writes after the end of the peer's data."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -87,55 +87,55 @@ class Inner(asyncio.Protocol):
 
 
 class Pair:
-    """A connection: the gateway's layer, and the client that talks to it."""
+    """A connection: `tls`, the transport of the gateway, and the client."""
 
     def __init__(self, handshakes: Handshakes, trusting: ssl.SSLContext) -> None:
         self.plain, self.inner = Plain(), Inner()
-        self.layer = TlsTransport(handshakes, self._make)
+        self.tls = TlsTransport(handshakes, self._make)
         self.into, self.out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.client = trusting.wrap_bio(self.into, self.out, server_hostname="localhost")
         self.made = 0
-        self.layer.connection_made(self.plain)
+        self.tls.connection_made(self.plain)
 
     def _make(self) -> asyncio.Protocol:
         self.made += 1
         return self.inner
 
-    def carry(self) -> None:
-        """Bring bytes over in both directions."""
+    def exchange(self) -> None:
+        """Pass the bytes of both directions on, until there are none."""
         while True:
             self.into.write(bytes(self.plain.sent))
             self.plain.sent.clear()
             if not (raw := self.out.read()):
                 return
-            self.layer.data_received(raw)
+            self.tls.data_received(raw)
 
-    def shake(self) -> None:
-        """Go through the handshake; raises what the client makes of it."""
+    def complete_handshake(self) -> None:
+        """Complete the handshake; raises the error of the client, or ConnectionError."""
         while True:
             try:
                 self.client.do_handshake()
             except ssl.SSLWantReadError:
                 before = self.made
-                self.carry()
+                self.exchange()
                 if self.plain.is_over and not self.into.pending and before == self.made:
                     raise ConnectionError from None
             else:
-                self.carry()
+                self.exchange()
                 return
 
-    def meet(self) -> None:
-        """Go through the handshake; with TLS 1.3 a client learns of its refusal afterwards."""
-        self.shake()
+    def complete_and_read(self) -> None:
+        """Complete the handshake and read; with TLS 1.3 only a read raises that it was refused."""
+        self.complete_handshake()
         self.read()
 
-    def say(self, text: bytes) -> None:
+    def send(self, text: bytes) -> None:
         self.client.write(text)
-        self.carry()
+        self.exchange()
 
     def read(self) -> bytes:
-        """What has come; b"" in the end says that nothing more will."""
-        self.carry()
+        """Return what has arrived; `<end>` follows it once the gateway has ended its data."""
+        self.exchange()
         found = b""
         while True:
             try:

@@ -30,8 +30,8 @@ async def test_a_client_of_tls_1_2_cannot_have_it_compute_handshakes(
     older = authority.trusting()
     older.maximum_version = ssl.TLSVersion.TLSv1_2
     pair = connect(older)
-    pair.shake()
-    pair.say(b"a")
+    pair.complete_handshake()
+    pair.send(b"a")
     assert pair.inner.received == b"a"
     context = handshakes.certificates.context
     assert context.options & ssl.OP_NO_RENEGOTIATION
@@ -46,7 +46,7 @@ async def test_a_client_that_also_speaks_http_2_is_answered_in_http_1_1(
     both = authority.trusting()
     both.set_alpn_protocols(["h2", "http/1.1"])
     pair = connect(both)
-    pair.shake()
+    pair.complete_handshake()
     assert pair.client.selected_alpn_protocol() == "http/1.1"
 
 
@@ -61,7 +61,7 @@ async def test_the_certificate_of_a_connection_is_that_of_its_beginning(
     after = connect()
     numbers = []
     for pair in (before, after):
-        pair.shake()
+        pair.complete_handshake()
         shown = pair.client.getpeercert()
         assert shown is not None
         numbers.append(int(str(shown["serialNumber"]), 16))
@@ -88,7 +88,7 @@ async def test_files_that_are_broken_at_a_reload_change_nothing(
     [record] = caplog.records
     assert (record.levelname, record.name) == ("WARNING", "tidegate.tls")
     pair = connect()
-    pair.shake()
+    pair.complete_handshake()
     assert pair.made == 1
 
 
@@ -108,11 +108,11 @@ async def test_a_client_is_known_by_its_certificate(
     connect: Connect, asking: Callable[..., Handshakes], authority: Authority
 ) -> None:
     pair = connect(authority.trusting(authority.client("feed-1")), asking())
-    pair.shake()
-    assert pair.layer.get_extra_info("tidegate.certificate").name == "feed-1"
+    pair.complete_handshake()
+    assert pair.tls.get_extra_info("tidegate.certificate").name == "feed-1"
     nobody = connect(given=asking())
-    nobody.shake()
-    assert nobody.layer.get_extra_info("tidegate.certificate") is None
+    nobody.complete_handshake()
+    assert nobody.tls.get_extra_info("tidegate.certificate") is None
 
 
 @pytest.mark.parametrize("how", ["optional", "required"])
@@ -131,7 +131,7 @@ async def test_a_certificate_that_is_not_right_ends_the_handshake(
             shown = authority.server("feed-1")
     pair = connect(authority.trusting(shown), asking(how))
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        pair.meet()
+        pair.complete_and_read()
     assert not pair.made
     assert pair.plain.calls == ["close"]
 
@@ -141,5 +141,5 @@ async def test_without_a_certificate_no_handshake_ends_well_where_one_is_require
 ) -> None:
     pair = connect(given=asking("required"))
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        pair.meet()
+        pair.complete_and_read()
     assert not pair.made

@@ -22,11 +22,11 @@ async def test_the_protocol_is_made_once_the_handshake_is_done(
     connect: Connect, served: set[Any]
 ) -> None:
     pair = connect()
-    assert pair.layer in served, "a shutdown ends it"
-    assert pair.layer.transport is pair.plain
-    pair.shake()
+    assert pair.tls in served, "a shutdown ends it"
+    assert pair.tls.transport is pair.plain
+    pair.complete_handshake()
     assert (pair.made, pair.inner.calls) == (1, ["made"])
-    assert pair.layer not in served, "the protocol counts itself"
+    assert pair.tls not in served, "the protocol counts itself"
     assert pair.client.selected_alpn_protocol() is None
     await asyncio.sleep(2 * DEADLINE_S)
     assert not pair.plain.calls, "a deadline of the handshake is over with it"
@@ -40,7 +40,7 @@ async def test_a_handshake_has_a_time_however_the_bytes_trickle(connect: Connect
     loop = asyncio.get_running_loop()
     began, place = loop.time(), 0
     while not slow.plain.is_over and loop.time() < began + 1:
-        slow.layer.data_received(raw[place : place + 1])
+        slow.tls.data_received(raw[place : place + 1])
         place += 1
         await asyncio.sleep(DEADLINE_S / 10)
     assert (slow.plain.calls, silent.plain.calls) == (["abort"], ["abort"])
@@ -53,16 +53,16 @@ async def test_of_too_many_handshakes_the_oldest_ends(
 ) -> None:
     monkeypatch.setattr(tls_module, "HANDSHAKES_MAX", 2)
     done, lost, first = connect(), connect(), None
-    done.shake()
-    lost.layer.connection_lost(None)
+    done.complete_handshake()
+    lost.tls.connection_lost(None)
     first, second, third = connect(), connect(), connect()
     assert [it.plain.calls for it in (first, second, third)] == [["abort"], [], []]
     assert not done.plain.calls, "it is a connection by now"
-    first.layer.connection_lost(None)
+    first.tls.connection_lost(None)
     assert not connect().plain.calls or second.plain.calls == ["abort"]
     failed = connect()
-    failed.layer.data_received(b"\x16\x03\x01\x00\x05hello")
-    assert failed.layer not in handshakes._running
+    failed.tls.data_received(b"\x16\x03\x01\x00\x05hello")
+    assert failed.tls not in handshakes._running
 
 
 async def test_a_handshake_that_fails_is_ended_with_an_alert_and_no_more(
@@ -70,7 +70,7 @@ async def test_a_handshake_that_fails_is_ended_with_an_alert_and_no_more(
 ) -> None:
     caplog.set_level(logging.INFO)
     pair = connect()
-    pair.layer.data_received(b"\x16\x03\x01\x00\x05hello")
+    pair.tls.data_received(b"\x16\x03\x01\x00\x05hello")
     assert pair.plain.sent[0] == 0x15, "an alert"
     assert pair.plain.calls == ["close"]
     assert not served
@@ -85,7 +85,7 @@ async def test_a_handshake_larger_than_any_ends(connect: Connect, size_bytes: in
     body = b"\x01" + min(size_bytes, (1 << 24) - 1).to_bytes(3, "big") + b"\x03\x03"
     for start in range(0, size_bytes, RECORD_BYTES):
         piece = (body if not start else b"").ljust(RECORD_BYTES, b"\0")
-        pair.layer.data_received(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece)
+        pair.tls.data_received(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece)
         if pair.plain.is_over:
             break
     assert pair.plain.calls == ["close"]
@@ -97,10 +97,10 @@ async def test_a_client_that_leaves_in_the_handshake_is_forgotten(
     connect: Connect, served: set[Any]
 ) -> None:
     pair = connect()
-    assert not pair.layer.eof_received(), "the connection ends"
-    pair.layer.pause_writing()
-    pair.layer.resume_writing()
-    pair.layer.connection_lost(None)
+    assert not pair.tls.eof_received(), "the connection ends"
+    pair.tls.pause_writing()
+    pair.tls.resume_writing()
+    pair.tls.connection_lost(None)
     assert not served
     await asyncio.sleep(2 * DEADLINE_S)
     assert not pair.plain.calls, "nothing is left to cut"
@@ -110,7 +110,7 @@ async def test_a_request_in_plain_text_gets_an_answer_and_the_end(
     connect: Connect, served: set[Any]
 ) -> None:
     pair = connect()
-    pair.layer.data_received(b"GET / HTTP/1.1\r\n\r\n")
+    pair.tls.data_received(b"GET / HTTP/1.1\r\n\r\n")
     assert pair.plain.sent.startswith(b"HTTP/1.1 400 ")
     assert pair.plain.calls == ["close"]
     assert not served
@@ -118,7 +118,7 @@ async def test_a_request_in_plain_text_gets_an_answer_and_the_end(
 
 async def test_a_head_request_in_plain_text_gets_no_body(connect: Connect) -> None:
     pair = connect()
-    pair.layer.data_received(b"HEAD / HTTP/1.1\r\n\r\n")
+    pair.tls.data_received(b"HEAD / HTTP/1.1\r\n\r\n")
     assert pair.plain.sent.startswith(b"HTTP/1.1 400 ")
     assert pair.plain.sent.endswith(b"\r\n\r\n")
 
@@ -129,15 +129,15 @@ async def test_what_does_not_begin_like_tls_may_come_later(connect: Connect) -> 
     with pytest.raises(ssl.SSLWantReadError):
         pair.client.do_handshake()
     raw = pair.out.read()
-    pair.layer.data_received(raw[:1])
-    pair.layer.data_received(raw[1:])
-    pair.shake()
+    pair.tls.data_received(raw[:1])
+    pair.tls.data_received(raw[1:])
+    pair.complete_handshake()
     assert pair.made == 1
 
 
 async def test_a_shutdown_in_the_handshake_cuts(connect: Connect) -> None:
     pair = connect()
-    pair.layer.shutdown()
+    pair.tls.shutdown()
     assert pair.plain.calls == ["abort"]
 
 
