@@ -1,8 +1,8 @@
-"""Refusals: the one table of codes, and the exception that says no to a caller.
+"""Refusals: the table of codes, and the exceptions with which the gateway refuses a request.
 
-Codes, their numbers and titles are the contract's; the numbers are those of HTTP, and stand in
-events of a stream as well. A refusal never repeats what a client sent, except the name of an
-unknown field, shortened, in its pointer.
+Codes, statuses and titles are part of the contract. The statuses are those of HTTP; events of a
+stream contain them, too. A refusal never repeats what a client sent, except the name of an unknown
+field, shortened, in its pointer.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tidegate.keys.errors import Refusal
 
 TYPE_PREFIX = "urn:tidegate:problem:"
 RETRY_LATER_S = 60
-"""For a limit that sessions or topics hold: they are let go by the minute, not by the second."""
+"""For limits on sessions or topics, which are usually freed within minutes, not seconds."""
 
 CODES: Final[Mapping[str, tuple[int, str]]] = {
     "topic-unknown": (404, "There is no such topic"),
-    "topic-conflict": (409, "The topic stands against this change"),
+    "topic-conflict": (409, "The topic does not allow this change"),
     "topic-invalid": (400, "Not a valid topic"),
     "topic-read-only": (403, "The topic is read-only"),
     "topic-in-use": (409, "The topic is another's source"),
@@ -40,12 +40,12 @@ CODES: Final[Mapping[str, tuple[int, str]]] = {
     "limit-reached": (429, "A limit is reached"),
     "idempotency-conflict": (409, "The idempotency key was used for another request"),
     "producer-fenced": (409, "A newer run of the producer has committed"),
-    "unauthenticated": (401, "Who are you?"),
+    "unauthenticated": (401, "Not authenticated"),
     "forbidden": (403, "Not permitted"),
     "csrf": (403, "The request may not come from this page"),
     "precondition-failed": (412, "The precondition does not hold"),
-    "unsupported-media-type": (415, "The content type is not taken"),
-    "unsupported-encoding": (415, "The content encoding is not taken"),
+    "unsupported-media-type": (415, "The content type is not supported"),
+    "unsupported-encoding": (415, "The content encoding is not supported"),
     "not-acceptable": (406, "No acceptable content type"),
     "uri-too-long": (414, "The request target is too long"),
     "headers-too-large": (431, "The request header is too large"),
@@ -55,8 +55,8 @@ CODES: Final[Mapping[str, tuple[int, str]]] = {
     "bus-unavailable": (503, "The store or the bus is out"),
     "not-ready": (503, "Not ready"),
     "method-not-allowed": (405, "The method is not allowed"),
-    "not-found": (404, "Nothing here"),
-    "internal": (500, "An error of the gateway"),
+    "not-found": (404, "Not found"),
+    "internal": (500, "Internal error of the gateway"),
 }
 
 
@@ -65,12 +65,12 @@ class Refused(Refusal):
 
     Args:
         code: one of `CODES`.
-        detail: one sentence for a person. Of what the client sent it repeats names alone, whose
-            characters are harmless wherever it is shown: of a topic, of an option.
+        detail: one sentence for a person. It repeats nothing that the client sent except names of
+            topics and options, whose characters are harmless wherever they are shown.
         position: 0-based character in an options string or a filter.
         line: 1-based line of an NDJSON body.
         pointer: JSON pointer to the field at fault.
-        retry_after_s: when to try again; None for a refusal that stays.
+        retry_after_s: when to try again; None if another attempt would be refused, too.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Refused(Refusal):
     ) -> None:
         super().__init__(detail, position)
         self.code = code
-        # A KeyError here is a bug: codes are a closed list, which the contract names.
+        # A KeyError here is a bug: the contract lists all codes.
         self.status, self.title = CODES[code]
         self.line = line
         self.pointer = pointer
@@ -95,7 +95,7 @@ class Refused(Refusal):
         return f"{self.code}: {self.detail}"
 
     def document(self) -> dict[str, object]:
-        """Return the problem (RFC 9457) that the client gets, in an answer or in an event."""
+        """Return the problem document (RFC 9457) for an answer or an event."""
         document: dict[str, object] = {
             "type": TYPE_PREFIX + self.code,
             "title": self.title,
@@ -111,7 +111,7 @@ class Refused(Refusal):
 
 
 class TokenRefused(Refused):
-    """A token that proves nothing; `reason` is the word of RFC 6750, section 3.1, for it."""
+    """An invalid token; `reason` is its error code in RFC 6750, section 3.1."""
 
     def __init__(self, detail: str, reason: str = "invalid_token") -> None:
         super().__init__("unauthenticated", detail)
@@ -119,7 +119,7 @@ class TokenRefused(Refused):
 
 
 def topic_unknown(name: str) -> Refused:
-    """Return the refusal of a topic that does not exist, by its name, which is a valid one."""
+    """Return the refusal of a topic that does not exist; `name` is a valid name."""
     return Refused("topic-unknown", f"There is no topic {name}.")
 
 
@@ -147,8 +147,8 @@ def unknown_field(
     Args:
         code: the refusal's code.
         document: the names of the fields that were sent.
-        known: those there are.
-        at: the pointer to what has them.
+        known: the names of the fields that exist.
+        at: the JSON pointer to the object with the fields.
     """
     names = tuple(known)
     name = next(name for name in document if name not in names)
@@ -157,12 +157,12 @@ def unknown_field(
 
 
 def reference_token(part: object) -> str:
-    """Return one step of a JSON pointer, shortened."""
+    """Return one reference token of a JSON pointer (RFC 6901), shortened."""
     # It may be the client's own text, which could be a megabyte.
     return str(part)[:64].replace("~", "~0").replace("/", "~1")
 
 
 def _encodable(text: str) -> str:
     """Return a text without lone surrogates, which no encoder takes."""
-    # A name of the client's may hold one, and an answer that cannot be encoded would be a 500.
+    # A name from the client may contain one; an answer that cannot be encoded would be a 500.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Compression of event streams: gzip or zstd, made once for all that get the same bytes."""
+"""Compression of event streams: gzip or zstd, done once for all streams with the same events."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Coding(StrEnum):
 def negotiate(accept_encoding: str) -> Coding:
     """Return the coding that has the most weight in Accept-Encoding (RFC 9110, 12.5.3).
 
-    Of equal weights zstd wins, which costs a fifth of gzip's time, and identity loses. `*` stands
-    for gzip: what a client does not name it may not know.
+    Of equal weights zstd wins, as it takes a fifth of gzip's time, and identity loses. `*` counts
+    as gzip: a client that does not name zstd may not support it.
     """
     asked = weights(accept_encoding)
     offered = {
@@ -39,15 +39,15 @@ def negotiate(accept_encoding: str) -> Coding:
     }
     best = max(offered, key=lambda coding: offered[coding])
     is_better = offered[best] > 0 and offered[best] >= asked.get("identity", 0.0)
-    # Identity is what is left, even for a client that refuses it: there is nothing else to send.
+    # Also for a client that refuses identity: there is no other coding to send.
     return best if is_better else Coding.IDENTITY
 
 
 def block(text: bytes, coding: Coding) -> bytes:
-    """Return a text as a compressed stream of this coding can send it after any others.
+    """Return a text as a block that any stream with this coding can send next.
 
-    It refers to nothing before it, so many streams can send the same bytes, whenever they began. A
-    reader can decode the whole text once it has the block.
+    The block refers to no earlier one, so streams that started at different times can send the same
+    bytes. A reader can decode the whole text once it has the block.
     """
     return _deflated(text) if coding is Coding.GZIP else _zstd_frame(text)
 
@@ -67,7 +67,7 @@ _RAW_DEFLATE: Final = -zlib.MAX_WBITS
 
 
 def _deflated(text: bytes) -> bytes:
-    """Return deflate blocks (RFC 1951) that end at a byte."""
+    """Return deflate blocks (RFC 1951) that end at a byte boundary."""
     if len(text) < DEFLATED_BYTES_MIN:
         return struct.pack("<BHH", 0, len(text), _STORED_BYTES_MAX ^ len(text)) + text + _FLUSH
     deflating = zlib.compressobj(wbits=_RAW_DEFLATE)
@@ -77,20 +77,20 @@ def _deflated(text: bytes) -> bytes:
 # At level 3, the default, rows are no smaller and take a fifth longer. The window of level 1 is
 # half a MiB; browsers take 8 MiB (RFC 9659).
 _ZSTD: Final = zstd.ZstdCompressor(level=1)
-"""One for all frames, as each is made in one call: making it takes longer than a short frame."""
+"""One for all frames, as each takes one call; creating it takes longer than a short frame."""
 
 
 def _zstd_frame(text: bytes) -> bytes:
-    """Return a frame (RFC 8878); frames in a row are a stream too.
+    """Return a frame (RFC 8878); concatenated frames are a valid stream.
 
-    Blocks of one frame would not do: the encoder counts on the offsets of the block before.
+    Blocks of one frame cannot be shared: the encoder reuses the offsets of the block before.
     """
     # In one call the encoder knows the size, and uses small tables and no window for short texts.
     return _ZSTD.compress(text, zstd.ZstdCompressor.FLUSH_FRAME)
 
 
 class GzipStream:
-    """What differs between gzip streams: the header, and the checksum of all texts at the end."""
+    """A gzip stream: a header, blocks that others may send, too, and a checksum of all texts."""
 
     __slots__ = ("_checksum", "_size_bytes")
 
@@ -112,12 +112,12 @@ class GzipStream:
         return _deflated(text)
 
     def end(self) -> bytes:
-        """Return what ends the stream: an empty block and the checksum of all texts."""
+        """Return the end of the stream: an empty block and the checksum of all texts."""
         return _LAST_BLOCK + struct.pack("<II", self._checksum, self._size_bytes % _SIZE_MODULUS)
 
 
 class ZstdStream:
-    """A stream of zstd frames, each complete: streams do not differ."""
+    """A stream of zstd frames. Each is complete, so a stream has no state."""
 
     __slots__ = ()
 
@@ -125,14 +125,14 @@ class ZstdStream:
     header = b""
 
     def add_to_checksum(self, text: bytes) -> None:
-        """Do nothing: no checksum runs over the frames."""
+        """Do nothing: there is no checksum of all frames."""
 
     def block(self, text: bytes) -> bytes:
         """Return the frame of a text for this stream alone."""
         return _zstd_frame(text)
 
     def end(self) -> bytes:
-        """Return nothing: the last frame has its own end."""
+        """Return no bytes: the last frame is complete."""
         return b""
 
 
@@ -146,7 +146,7 @@ def coding_of(encoder: StreamEncoder | None) -> Coding:
 
 
 def encoder_of(coding: Coding) -> StreamEncoder | None:
-    """Return a new stream's encoder; None where its text is sent as it is."""
+    """Return the encoder of a new stream; None for identity."""
     match coding:
         case Coding.GZIP:
             return GzipStream()

@@ -2,8 +2,8 @@
 
 GRAFANA_TOKEN=... python examples/grafana-live/push.py prices symbol
 
-The first word is the topic, the second the field that becomes a label. TIDEGATE_GATEWAY and
-GRAFANA_URL name the two servers.
+The first argument is the topic, the second the field that becomes a label. TIDEGATE_GATEWAY and
+GRAFANA_URL are the addresses of the two servers.
 """
 
 import os
@@ -18,12 +18,12 @@ INTERVAL = "500ms"
 
 
 def escape(text: object, special: str) -> str:
-    """Return a text in which each special character has a backslash before it."""
-    return "".join(f"\\{it}" if it in special else it for it in str(text))
+    """Return a text with a backslash before each special character."""
+    return "".join(f"\\{each}" if each in special else each for each in str(text))
 
 
 def field(value: object) -> str:
-    """Return a value as a field of the protocol has it: integers end with an i."""
+    """Return a value as a field of the line protocol: integers end with an i."""
     if isinstance(value, str):
         return f'"{escape(value, chr(92) + chr(34))}"'
     if isinstance(value, int) and not isinstance(value, bool):
@@ -32,7 +32,7 @@ def field(value: object) -> str:
 
 
 def line(topic: str, label: str, message: dict[str, object], time_ns: int) -> str:
-    """Return a message as a line; lists, objects and nulls have no place in one."""
+    """Return a message as a line, without its lists, objects and nulls."""
     kept = {k: v for k, v in message.items() if isinstance(v, str | int | float) and k != label}
     fields = ",".join(f"{escape(name, ',= ')}={field(value)}" for name, value in kept.items())
     labels = f"{escape(label, ',= ')}={escape(message[label], ',= ')}"
@@ -50,14 +50,14 @@ def main(topic: str, label: str) -> None:
     ):
         for changes in rows.changes():
             now_ns = time.time_ns()
-            news = [*changes.added, *changes.changed]
-            if not news:
+            changed = [*changes.added, *changes.changed]
+            if not changed:
                 continue
-            body = "\n".join(line(topic, label, row.value, now_ns) for row in news)
+            body = "\n".join(line(topic, label, row.value, now_ns) for row in changed)
             try:
                 client.post("/api/live/push/tidegate", content=body.encode()).raise_for_status()
             except httpx2.HTTPError as error:
-                # Nothing to repeat: the next flush has the newest values.
+                # No retry: the next flush has the newest values.
                 print(f"not pushed: {error}", file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""The proxy breaks a line in every way that it says, and in no other."""
+"""The proxy injects the faults that it is set to, and no others."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LONG = bytes(range(256)) * 16
 
 
 class Echo:
-    """A server that sends back what it hears, and remembers all of it, in pieces."""
+    """A server that sends back what it receives, and records all of it, in pieces."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
         self.cut = 0
 
     @property
-    def heard(self) -> bytes:
+    def received(self) -> bytes:
         return b"".join(self.pieces)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -50,13 +50,13 @@ class Caller:
         self.writer = writer
 
     async def ask(self, request: bytes) -> bytes:
-        """What comes back for it, as many bytes as were sent."""
+        """Send a request, and return as many bytes of the answer."""
         self.writer.write(request)
         async with asyncio.timeout(HANGS_S):
             return await self.reader.readexactly(len(request))
 
     async def is_silent(self) -> bool:
-        """Whether nothing comes for a while, not even an end."""
+        """Whether nothing arrives for a while, not even an end of file."""
         try:
             async with asyncio.timeout(SOON_S):
                 await self.reader.read(1)
@@ -86,12 +86,12 @@ async def calling(proxy: FaultProxy) -> AsyncIterator[Caller]:
             await writer.wait_closed()
 
 
-async def test_a_clear_line_carries_everything_and_both_ends() -> None:
+async def test_without_faults_all_bytes_and_both_ends_of_file_pass() -> None:
     async with echoing() as (echo, proxy), calling(proxy) as caller:
         assert await caller.ask(LONG) == LONG
         caller.writer.write_eof()
         assert await caller.reader.read() == b""
-        assert (echo.heard, echo.cut, proxy.connections) == (LONG, 0, 1)
+        assert (echo.received, echo.cut, proxy.connections) == (LONG, 0, 1)
 
 
 async def test_latency_and_jitter_delay_and_never_reorder() -> None:
@@ -104,10 +104,10 @@ async def test_latency_and_jitter_delay_and_never_reorder() -> None:
         async with asyncio.timeout(HANGS_S):
             answer = await caller.reader.readexactly(150)
         assert time.monotonic() - began_at >= 0.1
-        assert answer == echo.heard == b"".join(b"%03d" % number for number in range(50))
+        assert answer == echo.received == b"".join(b"%03d" % number for number in range(50))
 
 
-async def test_a_thin_line_takes_its_time() -> None:
+async def test_a_limited_rate_is_kept_to() -> None:
     async with echoing() as (_, proxy), calling(proxy) as caller:
         proxy.carry(down=Line(bytes_per_s=20_000, slice_bytes=100))
         began_at = time.monotonic()
@@ -122,34 +122,34 @@ async def test_slices_arrive_one_by_one() -> None:
         assert len(echo.pieces) > 16
 
 
-async def test_one_bit_in_so_many_bytes_is_wrong() -> None:
+async def test_one_bit_in_every_100_bytes_is_flipped() -> None:
     async with echoing() as (echo, proxy), calling(proxy) as caller:
         proxy.carry(down=Line(flip_one_in_bytes=100))
-        came = await caller.ask(LONG[:250]) + await caller.ask(LONG[:250])
+        arrived = await caller.ask(LONG[:250]) + await caller.ask(LONG[:250])
         sent = LONG[:250] * 2
-        wrong = [place for place, (a, b) in enumerate(zip(came, sent, strict=True)) if a != b]
+        wrong = [place for place, (a, b) in enumerate(zip(arrived, sent, strict=True)) if a != b]
         assert wrong == [99, 199, 299, 399, 499]
-        assert all((came[place] ^ sent[place]).bit_count() == 1 for place in wrong)
-        assert echo.heard == sent
+        assert all((arrived[place] ^ sent[place]).bit_count() == 1 for place in wrong)
+        assert echo.received == sent
 
 
 @pytest.mark.parametrize("way", ["up", "down"])
-async def test_a_black_hole_is_silent_and_a_reset_after_it(way: str) -> None:
+async def test_a_black_hole_is_silent_and_its_connections_are_reset_after_it(way: str) -> None:
     async with echoing() as (echo, proxy), calling(proxy) as caller:
         assert await caller.ask(b"before") == b"before"
         proxy.carry(**{way: BLACK_HOLE})
         caller.writer.write(b"lost")
         assert await caller.is_silent()
-        assert (b"lost" in echo.heard) is (way == "down")
+        assert (b"lost" in echo.received) is (way == "down")
         proxy.clear()
         with pytest.raises(ConnectionResetError):
             await caller.ask(b"after")
         await eventually(lambda: echo.cut == 1, "the server's end is reset")
         async with calling(proxy) as another:
-            assert await another.ask(b"anew") == b"anew"
+            assert await another.ask(b"new") == b"new"
 
 
-async def test_who_lost_nothing_in_a_black_hole_goes_on() -> None:
+async def test_a_connection_that_lost_nothing_in_a_black_hole_continues() -> None:
     async with echoing() as (_, proxy), calling(proxy) as caller:
         assert await caller.ask(b"before") == b"before"
         proxy.carry(up=BLACK_HOLE, down=BLACK_HOLE)
@@ -157,7 +157,7 @@ async def test_who_lost_nothing_in_a_black_hole_goes_on() -> None:
         assert await caller.ask(b"after") == b"after"
 
 
-async def test_a_stalled_line_shuts_the_window_and_loses_nothing() -> None:
+async def test_a_stall_closes_the_window_and_loses_nothing() -> None:
     much = LONG * 2048  # 8 MiB: more than the buffers of a connection take
     async with echoing() as (echo, proxy), calling(proxy) as caller:
         proxy.carry(up=STALLED)
@@ -165,27 +165,27 @@ async def test_a_stalled_line_shuts_the_window_and_loses_nothing() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(SOON_S):
                 await caller.writer.drain()
-        assert echo.heard == b""
+        assert echo.received == b""
         proxy.clear()
         async with asyncio.timeout(HANGS_S):
             assert await caller.reader.readexactly(len(much)) == much
         assert echo.cut == 0
 
 
-async def test_the_reply_of_the_nth_request_is_lost_and_its_work_done() -> None:
+async def test_the_reply_to_the_nth_request_is_lost_after_the_server_did_the_work() -> None:
     async with echoing() as (echo, proxy), calling(proxy) as caller:
         proxy.drop_reply(2, matching=b"write")
         for request in (b"read 1", b"write 1", b"read 2"):
             assert await caller.ask(request) == request
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
             await caller.ask(b"write 2")
-        assert echo.heard.endswith(b"write 2")
+        assert echo.received.endswith(b"write 2")
         assert proxy.lost_replies == 1
         async with calling(proxy) as another:
             assert await another.ask(b"write 3") == b"write 3"
 
 
-async def test_after_a_lost_reply_nobody_can_ask_again_if_so_set() -> None:
+async def test_after_a_lost_reply_connections_are_refused_if_set() -> None:
     async with echoing() as (_, proxy), calling(proxy) as caller, calling(proxy) as other:
         assert await other.ask(b"before") == b"before"
         proxy.drop_reply(then_refuse=True)
@@ -200,7 +200,7 @@ async def test_after_a_lost_reply_nobody_can_ask_again_if_so_set() -> None:
             assert await another.ask(b"again") == b"again"
 
 
-async def test_a_reset_cuts_both_ends_and_refuses_while_it_is_set_to() -> None:
+async def test_refuse_resets_both_ends_and_each_new_connection() -> None:
     async with echoing() as (echo, proxy), calling(proxy) as caller:
         assert await caller.ask(b"before") == b"before"
         proxy.refuse()
@@ -209,13 +209,13 @@ async def test_a_reset_cuts_both_ends_and_refuses_while_it_is_set_to() -> None:
         await eventually(lambda: echo.cut == 1, "the server's end is reset")
         with pytest.raises(ConnectionResetError):
             async with calling(proxy) as another:
-                await another.ask(b"anew")
+                await another.ask(b"new")
         proxy.clear()
         async with calling(proxy) as another:
-            assert await another.ask(b"anew") == b"anew"
+            assert await another.ask(b"new") == b"new"
 
 
-async def test_it_leads_to_another_server() -> None:
+async def test_new_connections_go_to_another_server() -> None:
     async with (
         echoing() as (echo, proxy),
         echoing() as (other, behind),
@@ -227,10 +227,10 @@ async def test_it_leads_to_another_server() -> None:
             await caller.ask(b"after")
         async with calling(proxy) as another:
             assert await another.ask(b"two") == b"two"
-        assert (echo.heard, other.heard) == (b"one", b"two")
+        assert (echo.received, other.received) == (b"one", b"two")
 
 
-async def test_where_there_is_no_server_a_caller_is_reset() -> None:
+async def test_without_a_server_a_caller_is_reset() -> None:
     async with echoing() as (_, proxy):
         pass
     async with fault_proxy("127.0.0.1", proxy.port) as alone:
@@ -247,4 +247,4 @@ async def test_a_connection_is_cut_after_some_bytes_of_an_answer() -> None:
         async with asyncio.timeout(HANGS_S):
             with pytest.raises(ConnectionResetError):
                 await caller.reader.readexactly(100)
-        assert echo.heard == b"seven bmore than three"
+        assert echo.received == b"seven bmore than three"

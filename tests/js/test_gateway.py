@@ -70,7 +70,7 @@ def held(node: Node, name: str = "rows") -> dict[Any, Any]:
 
 
 def await_last(node: Node, gateway: Gateway, name: str = "rows") -> None:
-    """Waits until a record that is published now has come: all before it has come, too."""
+    """Wait until a record that is published now has arrived, and so all earlier ones."""
     publish(gateway, {"id": "last", "n": 1})
     node.run(f"await until(() => state.{name}.get('last'))")
 
@@ -115,7 +115,7 @@ def test_a_filter_and_a_window_follow_what_leaves_them(gateway: Gateway, node: N
 
 
 @pytest.mark.system
-def test_a_pattern_takes_topics_that_come_later(gateway: Gateway, node: Node) -> None:
+def test_a_pattern_includes_topics_that_are_created_later(gateway: Gateway, node: Node) -> None:
     gateway.put_topic("q.a", {"key": ["/id"]})
     node.run("state.rows = state.gateway.subscribe('q.*', {interval: 20}); await state.rows.ready")
     gateway.put_topic("q.b", {"key": ["/id"]})
@@ -160,7 +160,7 @@ def test_a_large_snapshot_and_a_large_flush_are_one_change_each(
 
 
 @pytest.mark.system
-def test_every_message_of_a_topic_without_key_comes_in_order(gateway: Gateway, node: Node) -> None:
+def test_messages_of_a_topic_without_key_arrive_in_order(gateway: Gateway, node: Node) -> None:
     gateway.publish("log", [b"0"])
     node.run(
         "state.log = state.gateway.subscribe('log'); state.messages = state.log.messages();"
@@ -173,7 +173,9 @@ def test_every_message_of_a_topic_without_key_comes_in_order(gateway: Gateway, n
 
 
 @pytest.mark.system
-def test_a_reader_keeps_its_place_and_hears_that_it_is_gone(gateway: Gateway, node: Node) -> None:
+def test_a_reader_resumes_at_its_place_or_learns_that_it_has_expired(
+    gateway: Gateway, node: Node
+) -> None:
     gateway.put_topic("trades", {"history": {"messages": 3}})
     gateway.publish("trades", [b"1", b"2"])
     node.run(
@@ -195,7 +197,9 @@ def test_a_reader_keeps_its_place_and_hears_that_it_is_gone(gateway: Gateway, no
 
 
 @pytest.mark.system
-def test_publishing_counts_once_and_says_what_is_wrong(gateway: Gateway, node: Node) -> None:
+def test_a_repeated_publish_counts_once_and_a_refusal_names_the_line(
+    gateway: Gateway, node: Node
+) -> None:
     node.run("state.key = await state.gateway.publish('px', {id: 9007199254740993n, n: 1})")
     assert world(gateway) == {BIG: {"id": BIG, "n": 1}}
     numbered = "state.producer ??= state.gateway.producer('feed', 1);"
@@ -208,7 +212,9 @@ def test_publishing_counts_once_and_says_what_is_wrong(gateway: Gateway, node: N
 
 
 @pytest.mark.system
-def test_a_session_that_an_administrator_closes_has_ended(gateway: Gateway, node: Node) -> None:
+def test_a_session_that_an_administrator_closes_is_closed_at_the_client(
+    gateway: Gateway, node: Node
+) -> None:
     node.run("state.rows = state.gateway.subscribe('px'); await state.rows.ready")
     node.run("await until(() => state.gateway.state === 'live')")
     node.run(
@@ -227,8 +233,8 @@ def test_a_session_that_an_administrator_closes_has_ended(gateway: Gateway, node
         pytest.param("kill", marks=pytest.mark.system),
     ],
 )
-def test_it_goes_on_after_a_restart(tmp_path: Path, signal: str) -> None:
-    """What was published, changed and deleted while the client had no stream is seen as well."""
+def test_subscriptions_resume_after_a_restart(tmp_path: Path, signal: str) -> None:
+    """The client also receives what was changed and deleted while it had no stream."""
     port = str(lasting_port())
     command = ["serve", "--port", port, "--data", str(tmp_path)]
     process = start(*command)
@@ -269,8 +275,8 @@ def test_it_goes_on_after_a_restart(tmp_path: Path, signal: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.redis
 @pytest.mark.parametrize("signal", ["terminate", "kill"])
-def test_it_goes_on_at_another_gateway(redis_bus: BusServer, signal: str) -> None:
-    """A gateway that stops leaves its session to the others; one that is killed takes it along."""
+def test_subscriptions_resume_at_another_gateway(redis_bus: BusServer, signal: str) -> None:
+    """A gateway that stops hands its session over; with one that is killed, the session is lost."""
     with running_node() as node:
         command = ["serve", "--port", "0", "--redis", redis_bus.url]
         first, second = (start(*command, TIDEGATE_REDIS_PREFIX=f"js-{signal}") for _ in range(2))
@@ -305,7 +311,7 @@ def test_it_goes_on_at_another_gateway(redis_bus: BusServer, signal: str) -> Non
 
 @pytest.mark.nightly
 def test_publishers_and_a_slow_reader_end_in_the_same_state(gateway: Gateway, node: Node) -> None:
-    """A reader that is behind gets several flushes as one change, and its sum is the state."""
+    """A slow reader gets several flushes as one change; the sum of its changes is the state."""
     node.run(
         "state.rows = state.gateway.subscribe('px', {interval: 10}); await state.rows.ready;"
         "state.mine = new Map(); state.changes = 0; (async () => {"

@@ -1,4 +1,4 @@
-"""Signals that come at the worst moment."""
+"""Signals that arrive at the worst moment."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from threading import Event, Thread, main_thread
 
 
 @contextmanager
-def signals_that_end_no_wait() -> Iterator[None]:
+def signals_that_interrupt_no_wait() -> Iterator[None]:
     """Let SIGINT reach another thread than the main one during the block.
 
-    Python notes it then, but no wait of the main thread ends by it. It is the same when a signal
-    comes just before a wait begins.
+    Python records such a signal, but it does not interrupt a wait of the main thread. The same is
+    true of a signal that arrives just before a wait starts.
     """
-    over = Event()
-    other = Thread(target=over.wait)
+    finished = Event()
+    other = Thread(target=finished.wait)
     other.start()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        over.set()
+        finished.set()
         other.join()
 
 
 def await_wait_of_main_thread() -> None:
-    """Return when the main thread waits for what another one does, and not for its start alone."""
+    """Return when the main thread waits for the work of another thread, not only for its start."""
     while True:
         frame = sys._current_frames()[main_thread().ident or 0]
         calls = [call.name for call in traceback.extract_stack(frame)]

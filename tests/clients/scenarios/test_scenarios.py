@@ -319,7 +319,9 @@ def test_nothing_is_missed_once_granted(connect_js: ConnectJS, tmp_path: Path) -
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("signal", ["terminate", "kill"])
-def test_it_goes_on_after_a_restart(connect: Connect, tmp_path: Path, signal: str) -> None:
+def test_subscriptions_resume_after_a_restart(
+    connect: Connect, tmp_path: Path, signal: str
+) -> None:
     command = ["--port", str(lasting_port()), "--data", str(tmp_path)]
     process = serve(*command)
     try:
@@ -369,7 +371,7 @@ def test_it_goes_on_once_its_topic_is_as_it_was(connect: Connect) -> None:
 @pytest.mark.nightly
 @pytest.mark.redis
 @pytest.mark.parametrize("signal", ["terminate", "kill"])
-def test_it_goes_on_at_another_gateway(
+def test_subscriptions_resume_at_another_gateway(
     connect: Connect, redis_bus: BusServer, signal: str, request: pytest.FixtureRequest
 ) -> None:
     prefix = request.node.callspec.id

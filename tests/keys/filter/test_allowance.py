@@ -1,4 +1,4 @@
-"""No filter holds up the gateway: shown by what it may look at, and once by the clock."""
+"""No filter blocks the gateway: by what an evaluation may read, and once by the clock."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.keys.filter.nasty import FILTERS, MESSAGES, either
+from tests.keys.filter.slowest import FILTERS, MESSAGES, any_of
 from tests.support.rules import rule
 from tidegate.keys.filter import Expression, Filter, fields, patterns
 from tidegate.keys.filter.compiling import compile_test
 from tidegate.keys.filter.patterns import Allowance, compiled
 from tidegate.keys.filter.values import opened
 
-# the loop beside which an evaluation is timed takes this long where the promise was measured
+# An evaluation is timed relative to a loop, which took this long where the promise was measured.
 LOOP_NS = 950_000
 PROMISE_LOOPS = 5_000_000 / LOOP_NS
 
@@ -47,14 +47,14 @@ def test_places_share_the_elements_of_arrays(text: str, elements: int) -> None:
 @rule("filter-4")
 def test_texts_and_patterns_are_shared_too() -> None:
     assert allowed("UPPER(/a) = LOWER(/a)").text_bytes == 8_192
-    many = allowed(either("INSTR(/a, '#') = REPLACE(/a, '#', '')", 10))
+    many = allowed(any_of("INSTR(/a, '#') = REPLACE(/a, '#', '')", 10))
     assert (many.text_bytes, many.sought_bytes) == (2_000, 5_000)
     one, two = allowed("/a LIKE 'x'"), allowed("/a LIKE 'x' OR /b LIKE 'x'")
     assert (two.pattern_bytes, two.pattern_texts) == (one.pattern_bytes // 2, 500)
 
 
 class Meter:
-    """Counts what an evaluation looks at, by standing before what looks."""
+    """Counts what an evaluation reads, by wrapping the functions that read it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.elements = 0
@@ -85,10 +85,10 @@ class Meter:
 
 @rule("filter-4")
 @pytest.mark.parametrize("message", MESSAGES)
-def test_all_places_together_look_at_no_more_than_the_totals(
+def test_all_places_together_read_no_more_than_the_totals(
     monkeypatch: pytest.MonkeyPatch, message: str
 ) -> None:
-    """An array may be gathered from before what was gathered is looked at."""
+    """Twice the total: an array may be gathered before the gathered elements are read."""
     for text in FILTERS:
         meter = Meter(monkeypatch)
         compile_test(Filter.parse(text).tree, "orders")(MESSAGES[message], "[1]")
@@ -111,8 +111,8 @@ def test_all_places_together_look_at_no_more_than_the_totals(
         ("/l[9999]", 9_999),
     ],
 )
-def test_a_plain_question_about_10000_elements_is_answered(text: str, value: object) -> None:
-    """Rule filter-4 leaves room for what is meant."""
+def test_a_plain_filter_on_10000_elements_has_a_value(text: str, value: object) -> None:
+    """The bounds of rule filter-4 leave room for sensible filters."""
     message = {"l": list(range(10_000)), "s": [f"k{index}" for index in range(10_000)]}
     assert Expression.parse(text).evaluator()(json.dumps(message).encode()) == value
 
@@ -175,7 +175,7 @@ def test_a_message_of_brackets_has_no_fields(bracket: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("message", MESSAGES)
 def test_no_filter_takes_5_ms(message: str) -> None:
-    """Rule filter-4, by the processor's clock, beside a loop that tells how fast it is just now."""
+    """Rule filter-4 by CPU time, relative to a loop that measures the speed of the core now."""
     slow: dict[str, float] = {}
     for text in FILTERS:
         matches = Filter.parse(text).matcher("orders")

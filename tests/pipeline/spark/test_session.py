@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.deadlines import HANGS_S
-from tests.support.signals import await_wait_of_main_thread, signals_that_end_no_wait
+from tests.support.signals import await_wait_of_main_thread, signals_that_interrupt_no_wait
 from tidegate.pipeline.errors import SparkUnavailable
 from tidegate.pipeline.operations.shutdown import CutOff, Stop
 from tidegate.pipeline.spark import session as module
@@ -21,7 +21,7 @@ from tidegate.pipeline.streams.run import run
 
 
 class FakeSpark:
-    """Either of Java and the session on it; knows how often it was ended, and whose it is."""
+    """Stands in for Java or a session on it: counts ends, and records the thread that uses it."""
 
     def __init__(self) -> None:
         self.ends = 0
@@ -61,7 +61,7 @@ def test_a_session_is_closed_unless_its_jvm_is_gone(
 
 
 class StartingJava:
-    """A Java that a session is made on until it ends."""
+    """Stands in for a Java process on which a session is created; `gone` is set at its end."""
 
     gateway = object()
 
@@ -86,7 +86,7 @@ def starting(monkeypatch: pytest.MonkeyPatch) -> StartingJava:
 
 
 @pytest.mark.parametrize("master", ["local", "spark://somewhere:7077"])
-def test_a_session_is_made_where_pyspark_takes_no_signals_from_us(
+def test_a_session_is_created_in_a_thread_where_pyspark_installs_no_signal_handler(
     starting: StartingJava, monkeypatch: pytest.MonkeyPatch, master: str
 ) -> None:
     spark, threads = FakeSpark(), []
@@ -105,9 +105,9 @@ def test_a_session_is_made_where_pyspark_takes_no_signals_from_us(
     assert not starting.gone.is_set()
 
 
-@pytest.mark.parametrize("signals", [nullcontext, signals_that_end_no_wait])
+@pytest.mark.parametrize("signals", [nullcontext, signals_that_interrupt_no_wait])
 @pytest.mark.parametrize("name", ["_connected", "prepare_executors"])
-def test_a_signal_while_a_session_is_made_ends_java_and_says_nothing(
+def test_a_signal_while_a_session_is_created_ends_java_and_prints_nothing(
     starting: StartingJava,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -148,7 +148,7 @@ def test_spark_connect_is_refused() -> None:
         open_session("sc://somewhere:15002")
 
 
-def test_no_java_is_one_sentence_and_exit_78(
+def test_a_missing_java_is_one_sentence_and_exit_code_78(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)

@@ -1,4 +1,4 @@
-"""A TCP proxy for loopback that breaks lines on purpose: late, thin, silent, cut or wrong."""
+"""A TCP proxy for loopback that injects faults: delays, low rates, silence, resets, wrong bits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 PIECE_BYTES = 64 << 10
 PIECES_AHEAD_MAX = 256
-BUFFER_BYTES = 32 << 10  # small, so that a stalled line's window shuts soon
+BUFFER_BYTES = 32 << 10  # small, so that the window of a stalled connection closes soon
 RST_ON_CLOSE = struct.pack("ii", 1, 0)  # linger on, for no time
 
 Way = Literal["up", "down"]
@@ -25,17 +25,17 @@ Ahead = asyncio.Queue[tuple[float, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How one way carries bytes.
+    """The faults of one direction of all connections.
 
     Attributes:
         latency_s: how much later each piece arrives.
-        jitter_s: how much later still at most, by chance; pieces never overtake each other.
-        bytes_per_s: how thin it is; 0: as wide as loopback.
-        slice_bytes: pieces arrive in slices of so many bytes; 0: as they come.
-        flip_one_in_bytes: of every so many bytes the last has a wrong bit; 0: none.
-        swallows: bytes vanish (a black hole); who lost some is reset when it ends.
-        stalls: nothing is read, so that the sender's window shuts.
-        cut_after_bytes: a connection is reset when so many bytes were carried like this; 0: never.
+        jitter_s: the most that is added to that, at random; pieces never overtake each other.
+        bytes_per_s: the rate; 0: that of loopback.
+        slice_bytes: pieces arrive in slices of so many bytes; 0: as they arrive.
+        flip_one_in_bytes: the last of every so many bytes has a flipped bit; 0: none.
+        swallows: bytes are lost (a black hole); connections that lost some are reset afterwards.
+        stalls: nothing is read, so that the sender's window closes.
+        cut_after_bytes: a connection is reset after so many bytes; 0: never.
     """
 
     latency_s: float = 0.0
@@ -54,9 +54,9 @@ STALLED = Line(stalls=True)
 
 
 class FaultProxy:
-    """Carries connections to a server; how, may change at any moment.
+    """Forwards connections to a server, with faults that may change at any moment.
 
-    A request is what a client sends first, and what it sends after something was answered to it.
+    A request is what a client sends first, or after an answer.
 
     Attributes:
         port: where it listens, on loopback.
@@ -83,7 +83,7 @@ class FaultProxy:
         self.port: int = self._listener.getsockname()[1]
 
     def carry(self, *, up: Line | None = None, down: Line | None = None) -> None:
-        """From now on bytes are carried like this; a way that is not named stays as it is."""
+        """Set the faults of one or both directions."""
         self.lines |= {"up": up or self.lines["up"], "down": down or self.lines["down"]}
         for link in [link for link in self._links if link.has_lost(self.lines)]:
             link.reset()
@@ -91,12 +91,12 @@ class FaultProxy:
         self._changed = asyncio.Event()
 
     def lead_to(self, host: str, port: int) -> None:
-        """From now on connections go to another server; those that are open are reset."""
+        """Forward new connections to another server, and reset those that are open."""
         self._server = host, port
         self.reset()
 
     def clear(self) -> None:
-        """Carry everything as it comes, and let everybody in."""
+        """Remove all faults, and accept connections again."""
         self._refuses = False
         self.carry(up=CLEAR, down=CLEAR)
 
@@ -115,8 +115,8 @@ class FaultProxy:
     ) -> None:
         """Reset the connection of the n-th request from now once the server answers it.
 
-        Only requests with `matching` in their first piece count. The server has done the work;
-        the client cannot know, and with `then_refuse` it cannot ask again either until `clear`.
+        Only requests with `matching` in their first piece count. The server has done the work, and
+        the client cannot know. With `then_refuse` connections are refused until `clear`.
         """
         self._requests_to_go, self._mark = number, matching
         self._refuses_then = then_refuse
@@ -128,14 +128,14 @@ class FaultProxy:
             self.refuse()
 
     def loses_reply_to(self, first_piece: bytes) -> bool:
-        """Whether it is this request's reply that is to be dropped."""
+        """Whether the reply to this request is to be dropped."""
         if self._requests_to_go == 0 or self._mark not in first_piece:
             return False
         self._requests_to_go -= 1
         return self._requests_to_go == 0
 
     async def while_stalled(self, way: Way) -> None:
-        """Return when the way is read again."""
+        """Return when this direction is read again."""
         while self.lines[way].stalls:
             await self._changed.wait()
 
@@ -149,7 +149,7 @@ class FaultProxy:
             task.add_done_callback(self._tasks.discard)
 
     async def aclose(self) -> None:
-        """Reset all that is open, and listen no more."""
+        """Stop listening, and reset all connections."""
         self._listener.close()
         self.reset()
         for task in self._tasks:
@@ -169,7 +169,7 @@ class FaultProxy:
 
 
 class _Link:
-    """One connection on each side, and what is on its way between them."""
+    """A connection of a client and one to the server, and the bytes between them."""
 
     def __init__(self, proxy: FaultProxy, client: socket.socket) -> None:
         self._proxy = proxy
@@ -184,7 +184,7 @@ class _Link:
         self._reset = asyncio.Event()
 
     def has_lost(self, lines: dict[Way, Line]) -> bool:
-        """Whether bytes are missing in a stream that is carried again."""
+        """Whether bytes were lost in a direction that passes bytes again."""
         return any(not lines[way].swallows for way in self._lost)
 
     def reset(self) -> None:
@@ -199,7 +199,7 @@ class _Link:
             end.close()
 
     async def run(self, address: tuple[str, int]) -> None:
-        """Carry both ways until both have ended.
+        """Forward both directions until both have ended.
 
         Raises:
             OSError: the link was reset, or there is no server.
@@ -241,14 +241,14 @@ class _Link:
             if line.swallows:
                 self._lost.add(way)
                 continue
-            self._heed(way, piece)
+            self._track_request(way, piece)
             due = max(
                 due, loop.time() + line.latency_s + line.jitter_s * self._proxy.chance.random()
             )
             await ahead.put((due, piece))
 
-    def _heed(self, way: Way, piece: bytes) -> None:
-        """Know requests from replies; the reply that is to be dropped resets the link."""
+    def _track_request(self, way: Way, piece: bytes) -> None:
+        """Tell requests from replies; the reply that is to be dropped resets the link."""
         if way == "up" and not self._asking:
             self._loses_reply = self._proxy.loses_reply_to(piece)
         self._asking = way == "up"
@@ -278,7 +278,7 @@ class _Link:
                 return
 
     def _cut(self, way: Way, piece: bytes, line: Line) -> tuple[bytes, bool]:
-        """Return what of a piece is carried before the connection is reset, and whether it is."""
+        """Return the part of a piece to send, and whether the connection is reset after it."""
         since, carried = self._carried[way]
         carried = len(piece) + (carried if since is line else 0)
         self._carried[way] = line, carried
@@ -300,7 +300,7 @@ class _Link:
 
 
 async def _ended(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel what still runs, and wait until nothing does."""
+    """Cancel the tasks, and wait until all have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -308,7 +308,7 @@ async def _ended(*tasks: asyncio.Future[Any]) -> None:
 
 @contextlib.asynccontextmanager
 async def fault_proxy(host: str, port: int, *, seed: int = 0) -> AsyncIterator[FaultProxy]:
-    """A proxy in front of a server; gone at the end with all its connections."""
+    """A proxy in front of a server; it and its connections are closed at the end."""
     proxy = FaultProxy(host, port, seed=seed)
     serving = asyncio.create_task(proxy.serve())
     try:

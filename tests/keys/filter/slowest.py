@@ -1,4 +1,4 @@
-"""The dearest messages of 64 KB and filters that we know."""
+"""The messages of 64 KB, and the filters, that are known to take the longest."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ MESSAGES: dict[str, bytes] = {
 }
 
 
-def either(template: str, times: int) -> str:
-    """So many tests that are not TRUE, with 0, 1, ... in place of `#`."""
+def any_of(template: str, times: int) -> str:
+    """An OR of `times` comparisons that are not TRUE, with 0, 1, ... in place of `#`."""
     return " OR ".join(template.replace("#", str(index)) for index in range(times))
 
 
@@ -77,17 +77,17 @@ FILTERS: tuple[str, ...] = (
     "ARRAY_COUNT(/a) + /a = -1",
     "/a = /b OR /a < /b",
     "/a/b = -1",
-    either("/a#/b = -1", 25),
+    any_of("/a#/b = -1", 25),
     " OR ".join(f"/a{'[0]' * index}/b = -1" for index in range(40)),
     " OR ".join(f"/a{'[0]' * index} = -1" for index in range(40)),
-    either("/a < -# OR /a LIKE 'z#' OR /a ENDS WITH ('z#')", 12),
-    either("/a LIKE 'zzz#.*q'", 70),
-    either("REPLACE(/a, '" + "a" * 40 + "b#', 'x') = '#'", 36),
-    either("INSTR(/a, '" + "a" * 30 + "b" + "a" * 30 + "#') = -1", 42),
-    either("REGEXP_MATCH(LEFT(/a, #), '(a|b)*a(a|b){9}c')", 30),
-    either("REGEXP_REPLACE(/a, 'a', '#') = 'q'", 36),
-    either("MD5(REVERSE(UPPER(/a))) = '#' OR CRC32(LEFT(/a, 8#)) = -1", 18),
-    either("STRFTIME('%Y %j %B', 1e9 + #) = 'x'", 31),
-    either("ROUND(/z + #e100, -30) = POWER(/z + 1.#, 400)", 20),
-    either("CONCAT(/a, '#', /a, /a) = ARRAY_TO_STRING(/a, '#')", 25),
+    any_of("/a < -# OR /a LIKE 'z#' OR /a ENDS WITH ('z#')", 12),
+    any_of("/a LIKE 'zzz#.*q'", 70),
+    any_of("REPLACE(/a, '" + "a" * 40 + "b#', 'x') = '#'", 36),
+    any_of("INSTR(/a, '" + "a" * 30 + "b" + "a" * 30 + "#') = -1", 42),
+    any_of("REGEXP_MATCH(LEFT(/a, #), '(a|b)*a(a|b){9}c')", 30),
+    any_of("REGEXP_REPLACE(/a, 'a', '#') = 'q'", 36),
+    any_of("MD5(REVERSE(UPPER(/a))) = '#' OR CRC32(LEFT(/a, 8#)) = -1", 18),
+    any_of("STRFTIME('%Y %j %B', 1e9 + #) = 'x'", 31),
+    any_of("ROUND(/z + #e100, -30) = POWER(/z + 1.#, 400)", 20),
+    any_of("CONCAT(/a, '#', /a, /a) = ARRAY_TO_STRING(/a, '#')", 25),
 )
