@@ -195,7 +195,7 @@ async def _lanes(port: int) -> None:
 
 
 async def _filters(port: int) -> None:
-    # The first is the dearest that is let pass, 0.1 ms for each record; the second is refused.
+    # The first is the slowest that is accepted, 0.1 ms for each record; the second is refused.
     filters = [
         " OR ".join(f"/note LIKE '(.*a){{{times}}}{number}$'" for number in range(60))
         for times in (2, 9)

@@ -53,7 +53,7 @@ async def has_left(request: Request) -> bool:
 
     It may have done so long before its request was read, and its end of file is read after it.
     """
-    for _ in range(2):  # the loop reads the end of file, and a turn later its effect is there
+    for _ in range(2):  # one iteration reads the end of file, the next one sees its effect
         await asyncio.sleep(0)
     return await request.is_disconnected()
 

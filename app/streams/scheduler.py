@@ -17,7 +17,7 @@ from tidegate.conflation.steps import Result, Steps
 from tidegate.keys.text.duration import Instant
 
 # How long streams may write in one iteration of the event loop.
-TURN_S: Final = 0.001
+BUDGET_S: Final = 0.001
 
 # A time that is further away than GROUPED_S is rounded up to a multiple of GROUP_S: waking the loop
 # takes longer than a heartbeat, and a heartbeat may be so much late.
@@ -85,14 +85,14 @@ class StreamScheduler:
         try:
             wake()
         finally:
-            _call(self._ready, TURN_S)
+            _call(self._ready, BUDGET_S)
             if not is_called:
                 self._end_turn()
 
     def _turn(self) -> None:
         try:
-            _call(self._ready, TURN_S)
-            _call(self._behind, TURN_S / 2)  # at least one, however many others are ready
+            _call(self._ready, BUDGET_S)
+            _call(self._behind, BUDGET_S / 2)  # at least one, however many others are ready
         finally:  # a stream that fails must not stop all others
             self._end_turn()
 

@@ -11,7 +11,7 @@ from tidegate.app.streams.connection import Connection, HandedOver, StreamTimes,
 from tidegate.app.streams.encoding import Style, chunk
 from tidegate.app.streams.event_writer import EventWriter
 from tidegate.app.streams.fanout import LEFT, CohortWriter
-from tidegate.app.streams.scheduler import INFINITY, TURN_S
+from tidegate.app.streams.scheduler import BUDGET_S, INFINITY
 from tidegate.conflation.outputs import CloseReason
 from tidegate.keys.text.duration import Instant
 
@@ -194,7 +194,7 @@ class SocketStream(asyncio.Protocol):
     def _pump(self) -> None:
         """Write until nothing is left, there is no room, or its time in this iteration is over."""
         now_s = self._loop.time()
-        end_s = now_s + (TURN_S / 2 if self._has_many else TURN_S)
+        end_s = now_s + (BUDGET_S / 2 if self._has_many else BUDGET_S)
         if self._due_s <= now_s:
             self._due_s = INFINITY
         if self._cohort is not None:

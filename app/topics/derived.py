@@ -270,7 +270,7 @@ class DerivedTopics:
 
     def retry(self, served: Callable[[str], CatalogTopic | None]) -> None:
         """Fill what could not be filled so far: a topic was added."""
-        # By name: to look at each of ten thousand topics would make each new one dearer.
+        # By name: a scan of ten thousand topics would slow down each new one.
         self.begin(entry for name in list(self.reasons) if (entry := served(name)) is not None)
 
     async def end(self) -> None:

@@ -31,7 +31,7 @@ from tidegate.keys.spec import record_key
 PIPELINE_PREFIX = "tidegate.pipeline."
 INGEST_PREFIX = "tidegate.ingest."
 WORK_AT_ONCE = 50_000
-"""Steps of schema checks after which other tasks get their turn."""
+"""Steps of schema checks after which other tasks run."""
 
 ANY = "*"
 _TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
@@ -280,7 +280,7 @@ class TopicRegistry:
         # Unusable topics count: repairing their definitions must not exceed the limit.
         room = self._settings.topics_max - len(self._entries) - len(self._unusable)
         if room > 0:
-            return True  # mostly: to look at each of ten thousand names is dear
+            return True  # mostly: a scan of ten thousand names is slow
         # The gateway makes its own topics, so they take no one's room.
         names = (*self._entries, *self._unusable)
         return room + sum(name.startswith(OWN_PREFIX) for name in names) > 0

@@ -286,7 +286,7 @@ def test_a_page_goes_on_where_it_was_after_a_reload(
     gateway.delete_records("trades", record_key=1)
     gateway.publish("trades", [b'{"id":6}'])
     page.reload()
-    # The page left in the turn of number 3, which comes again; a removal is no message.
+    # The page left in the iteration of number 3, which is sent again; a removal is no message.
     assert [row["id"] for row in page.evaluate(FOLLOW, [4, {}])] == [3, 4, 5, 6]
     other = tabs.new_page()
     other.goto(f"{gateway.base_url}/console")

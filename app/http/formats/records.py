@@ -90,10 +90,10 @@ class JsonEncoder:
 async def encoded(
     encoder: RecordEncoder, rows: Sequence[Frame], text: Text
 ) -> AsyncIterator[bytes]:
-    """Yield rows as a body, some hundred at a time, in turn with all else that the loop does.
+    """Yield rows as a body, some hundred at a time; other work of the loop runs in between.
 
     A write for each row would cost more than the row. A plain generator would run in threads of the
-    framework's, each with memory of its own, and the loop would wait for their turn to end.
+    framework's, each with memory of its own, and the loop would be blocked until all are made.
     """
     for part in body_pieces(encoder.begin()):
         yield part

@@ -225,7 +225,7 @@ class TraceStream(EventSourceResponse):
             for call in self._recorder.take_calls():
                 for piece in self._text.events(trace, call):
                     yield piece
-                    await asyncio.sleep(0)  # others have their turn between two pieces
+                    await asyncio.sleep(0)  # other work runs between two pieces
                     pulse.wrote(clock())
                 if trace.ended is not None:
                     return

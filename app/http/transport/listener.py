@@ -50,7 +50,7 @@ class Acceptor(socket.socket):
         """Accept the next connection; return it with its address.
 
         Raises:
-            BlockingIOError: none is waiting, or the loop is to have its turn first.
+            BlockingIOError: none is waiting, or other work of the loop is to run first.
         """
         if self._accepted_in_a_row >= max(1, ACCEPTED_IN_A_ROW_MAX - self.crowd()):
             self._accepted_in_a_row = 0

@@ -289,11 +289,11 @@ async def test_a_framework_may_add_to_the_header_and_finds_the_response_behind_a
     assert answer.headers["x-own"] == "yes"
 
 
-async def test_a_flush_to_many_readers_leaves_turns_to_others(
+async def test_other_work_runs_during_a_flush_to_many_readers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The clock stands still while streams write, so here a turn is of one stream."""
-    monkeypatch.setattr("tidegate.app.streams.scheduler.TURN_S", -1.0)
+    """The clock stands still while streams write, so here one stream writes in an iteration."""
+    monkeypatch.setattr("tidegate.app.streams.scheduler.BUDGET_S", -1.0)
     prices, written, iteration = topic(), list[int](), 0
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(50):

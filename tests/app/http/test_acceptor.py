@@ -38,7 +38,7 @@ def accepted_in_a_row(acceptor: Acceptor) -> int:
     return count
 
 
-def test_the_loop_has_its_turn_between_many(acceptor: Acceptor) -> None:
+def test_other_work_runs_between_many_connections(acceptor: Acceptor) -> None:
     with clients(acceptor, ACCEPTED_IN_A_ROW_MAX + 3):
         assert accepted_in_a_row(acceptor) == ACCEPTED_IN_A_ROW_MAX
         assert accepted_in_a_row(acceptor) == 3
@@ -55,7 +55,7 @@ def test_one_is_accepted_at_a_time_while_many_wait(acceptor: Acceptor) -> None:
         assert [accepted_in_a_row(acceptor) for _ in range(3)] == [1, 1, 0]
 
 
-def test_without_descriptors_who_comes_is_turned_away_and_then_served_again(
+def test_without_descriptors_connections_are_closed_until_there_are_some_again(
     acceptor: Acceptor, caplog: pytest.LogCaptureFixture
 ) -> None:
     with clients(acceptor, 3) as stack, no_descriptors():

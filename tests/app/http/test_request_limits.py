@@ -57,9 +57,9 @@ async def test_a_limited_number_begins_in_each_iteration_in_order() -> None:
     for number in range(2 * BEGUN_MAX + 1):
         limit.begin(lambda number=number: begun.append(number))  # type: ignore[misc]  # a default for the loop's number
     assert len(limit) == BEGUN_MAX + 1
-    turns = await iterations(limit, begun)
-    assert [len(turn) for turn in turns] == [BEGUN_MAX, BEGUN_MAX, 1]
-    assert [number for turn in turns for number in turn] == [*range(2 * BEGUN_MAX + 1)]
+    found = await iterations(limit, begun)
+    assert [len(each) for each in found] == [BEGUN_MAX, BEGUN_MAX, 1]
+    assert [number for each in found for number in each] == [*range(2 * BEGUN_MAX + 1)]
 
 
 async def test_a_request_that_may_take_long_is_the_last_of_its_iteration() -> None:

@@ -45,7 +45,7 @@ class Clock:
 
 @pytest.fixture(name="clock")
 def clock_fixture(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The watchdog's clock, so that nothing else on the machine makes a turn long."""
+    """The watchdog's clock, so that nothing else on the machine makes an iteration long."""
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
     return clock
@@ -97,7 +97,7 @@ async def pauses(count: int) -> None:
         await asyncio.sleep(0)
 
 
-def test_a_turn_beyond_the_bound_is_counted_and_reported(
+def test_an_iteration_beyond_the_bound_is_counted_and_reported(
     caplog: pytest.LogCaptureFixture, hold_until_seen: Callable[[], None]
 ) -> None:
     async def work() -> None:
@@ -114,7 +114,7 @@ def test_a_turn_beyond_the_bound_is_counted_and_reported(
     assert reported["unreported"] == 0
 
 
-def test_turns_within_the_bound_are_not_reported(
+def test_iterations_within_the_bound_are_not_reported(
     caplog: pytest.LogCaptureFixture, clock: Clock
 ) -> None:
     async def work() -> None:
@@ -187,7 +187,7 @@ def test_reports_are_limited_and_those_between_are_counted(
     assert [each["unreported"] for each in figures_of(caplog)] == [0, 2]
 
 
-def test_a_turn_that_does_not_end_is_reported_while_it_lasts(
+def test_an_iteration_that_does_not_end_is_reported_while_it_lasts(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     monkeypatch.setattr(module, "STUCK_S", 2 * BOUND_S)
@@ -332,7 +332,7 @@ def hold(seconds: float) -> None:
 
 
 @pytest.mark.nightly
-def test_a_turn_just_beyond_the_bound_is_looked_into(
+def test_an_iteration_just_beyond_the_bound_is_sampled(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "REPORT_EVERY_S", 0.0)

@@ -46,19 +46,19 @@ async def test_other_tasks_run_between_the_topics_of_a_scrape(
     crowded: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate.app.metrics.topics.BUSY_S_MAX", -1.0)
-    turns = 0
+    iterations = 0
     scrape = asyncio.ensure_future(topic_table(crowded.gateway.catalog, crowded.gateway.driver, 5))
     while not scrape.done():
         await asyncio.sleep(0)
-        turns += 1
+        iterations += 1
     assert (len(scrape.result().rows), scrape.result().topics) == (6, 303)
-    assert turns >= 300
+    assert iterations >= 300
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("crowded", [10_000], indirect=True)
 async def test_ten_thousand_topics_make_a_small_page_and_hold_nobody_up(crowded: Running) -> None:
-    # What the loop's own thread computes between two turns: the text is made beside it.
+    # CPU time of the loop's thread between two iterations: another thread makes the text.
     longest, before = 0.0, time.thread_time()
     scrape = asyncio.ensure_future(page(crowded))
     while not scrape.done():

@@ -1,4 +1,4 @@
-"""A reader of many subscriptions is attached in turns of the loop, whatever happens meanwhile."""
+"""A reader of many subscriptions is attached in steps, whatever happens between them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def named(attachment: Attachment) -> list[str]:
 
 
 async def begun(here: Room, session: Session) -> tuple[Attachment, asyncio.Task[None]]:
-    """An attachment of which some turns have been, and some are still to come."""
+    """An attachment after some of its steps."""
     attachment = attach_existing(session, None, 1)
     task = asyncio.create_task(attachment.in_turns())
     while not subscribers(here, session):
@@ -48,7 +48,7 @@ async def begun(here: Room, session: Session) -> tuple[Attachment, asyncio.Task[
     return attachment, task
 
 
-async def test_a_turn_has_a_few_subscriptions() -> None:
+async def test_a_step_attaches_a_few_subscriptions() -> None:
     async with room() as here:
         session = await asked(here)
         attachment = attach_existing(session, None, 1)
@@ -63,7 +63,7 @@ async def test_a_turn_has_a_few_subscriptions() -> None:
         assert session.finish_attaching is None
 
 
-async def test_a_few_subscriptions_take_no_turn() -> None:
+async def test_a_few_subscriptions_are_attached_at_once() -> None:
     async with room() as here:
         await here.topic()
         session = here.kept()
@@ -72,7 +72,7 @@ async def test_a_few_subscriptions_take_no_turn() -> None:
         assert len(named(attach_existing(session, None, 1))) == ATTACHED_AT_ONCE
 
 
-async def test_what_comes_between_two_turns_comes_once() -> None:
+async def test_a_message_between_two_steps_is_sent_once() -> None:
     async with room() as here:
         session = await asked(here, "conflation=none")
         attachment, task = await begun(here, session)
@@ -114,7 +114,7 @@ async def test_a_topic_that_is_deleted_meanwhile_is_gone(is_made_anew: bool) -> 
 
 
 @rule("session-10")
-async def test_another_reader_takes_over_between_two_turns() -> None:
+async def test_another_reader_takes_over_between_two_steps() -> None:
     async with room() as here:
         session = await asked(here)
         earlier, task = await begun(here, session)
@@ -126,7 +126,7 @@ async def test_another_reader_takes_over_between_two_turns() -> None:
         assert session.reader is later.reader
 
 
-async def test_a_session_that_is_closed_between_two_turns_says_goodbye() -> None:
+async def test_a_session_that_is_closed_between_two_steps_says_goodbye() -> None:
     async with room() as here:
         session = await asked(here)
         attachment, task = await begun(here, session)
@@ -136,7 +136,7 @@ async def test_a_session_that_is_closed_between_two_turns_says_goodbye() -> None
         assert here.told(attachment.reader) == ["goodbye CLOSED_BY_ADMIN"]
 
 
-async def test_a_shutdown_between_two_turns_says_goodbye() -> None:
+async def test_a_shutdown_between_two_steps_says_goodbye() -> None:
     async with room() as here:
         session = await asked(here)
         attachment, task = await begun(here, session)
@@ -146,7 +146,7 @@ async def test_a_shutdown_between_two_turns_says_goodbye() -> None:
         assert here.told(attachment.reader) == ["goodbye SHUTDOWN"]
 
 
-async def test_a_reader_that_is_cancelled_between_two_turns_has_left() -> None:
+async def test_a_reader_that_is_cancelled_between_two_steps_has_left() -> None:
     async with room() as here:
         session = await asked(here)
         _, task = await begun(here, session)
@@ -175,7 +175,7 @@ async def test_a_reader_that_is_replaced_has_no_id_of_the_next() -> None:
 
 
 async def test_a_session_with_a_pattern_is_attached_at_once() -> None:
-    """A topic of it that is made anew between two turns would be subscribed to twice."""
+    """A topic that is recreated between two steps would be subscribed to twice."""
     async with room() as here:
         for number in range(MANY):
             await here.topic(f"p.{number:02}")

@@ -88,7 +88,7 @@ class Desk:
             await self.gateway.ingest.publish(entry, checked, None)
 
     def written(self, *, is_taken: bool = True) -> list[Event]:
-        """One turn of the stream: what it writes, and whether its peer takes that."""
+        """Call the stream once: what it writes, and whether its peer reads that."""
         outputs: list[Output] = self.reader.consumer.take(PLENTY)
         self.auto.observe(self.socket, outputs)
         text = self.reader.consumer.notices() + self.reader.encoded(outputs, 1)

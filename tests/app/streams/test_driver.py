@@ -133,7 +133,7 @@ async def test_an_interval_ends_by_the_loops_timer() -> None:
     assert await woken(consumer) == ["a2 b1"]
 
 
-async def test_a_flush_writes_in_the_turn_of_its_timer() -> None:
+async def test_a_flush_is_written_in_the_iteration_of_its_timer() -> None:
     stage = Stage()
     happened: list[str] = []
     dispatch = stage.driver.dispatch
@@ -141,13 +141,13 @@ async def test_a_flush_writes_in_the_turn_of_its_timer() -> None:
     def dispatch_and_wake() -> None:
         dispatch()
         stage.driver.streams.call_soon(lambda: happened.append("a stream"))
-        asyncio.get_running_loop().call_soon(happened.append, "the next turn")
+        asyncio.get_running_loop().call_soon(happened.append, "the next iteration")
 
     stage.driver.dispatch = dispatch_and_wake  # type: ignore[method-assign]  # wakes a stream, too
     stage.driver._advance(stage.now)
     happened.append("the timer's end")
     await asyncio.sleep(0)
-    assert happened == ["a stream", "the timer's end", "the next turn"]
+    assert happened == ["a stream", "the timer's end", "the next iteration"]
 
 
 async def test_a_timer_that_comes_early_counts_as_on_time() -> None:
@@ -232,11 +232,11 @@ async def test_a_large_publish_lets_streams_write_in_between() -> None:
 
 
 async def test_a_large_publish_waits_for_sockets_that_take_their_time() -> None:
-    """A stream whose socket drains in a few turns of the loop is healthy: it loses nothing."""
+    """A stream whose socket drains in a few iterations of the loop is healthy: it loses nothing."""
     stage = Stage(policy="off", messages_max=100)
     consumer = stage.open()
     taken: list[Output] = []
-    reading = asyncio.create_task(read(consumer, taken, turns=5, bytes_max=200))
+    reading = asyncio.create_task(read(consumer, taken, iterations=5, bytes_max=200))
     await stage.say(" ".join(f"a{n}" for n in range(2_000)))
     await until(
         lambda: sum(len(out.batch.frames) for out in taken if isinstance(out, Rows)) == 2_000
@@ -269,13 +269,13 @@ async def test_a_large_publish_does_not_wait_for_a_frozen_stream() -> None:
 
 
 async def read(
-    consumer: Consumer, taken: list[Output], *, turns: int = 0, bytes_max: int = PLENTY
+    consumer: Consumer, taken: list[Output], *, iterations: int = 0, bytes_max: int = PLENTY
 ) -> None:
-    """A stream: takes, and needs some turns of the loop to write what it took."""
+    """A stream: takes, and needs some iterations of the loop to write what it took."""
     while await consumer.wait(HANGS_S):
         while outputs := consumer.take(bytes_max):
             taken += outputs
-            for _ in range(turns):
+            for _ in range(iterations):
                 await asyncio.sleep(0)
 
 
@@ -392,16 +392,16 @@ async def test_expired_records_are_announced() -> None:
 
 async def test_an_opening_takes_turns_with_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A board of ten records in steps of one: others are served between any two of them."""
-    monkeypatch.setattr(scheduler, "TURN_S", -1.0)  # as if each step took longer than a turn may
+    monkeypatch.setattr(scheduler, "BUDGET_S", -1.0)  # as if each step took longer than its budget
     stage = Stage(items_at_once=1)
     await stage.say("a1 b2 c3 d4 e5 f6 g7 h8 i9 j0")
     consumer = stage.open("top_n=2", command="sow_and_subscribe")
     assert consumer.take(PLENTY) == []
-    turns = 0
+    iterations = 0
     while stage.driver.engine.has_openings:
-        turns += 1
+        iterations += 1
         await asyncio.sleep(0)
-    assert turns >= 10
+    assert iterations >= 10
     assert await woken(consumer) == ["group of 2", "snapshot: a1 b2", "group ends at e1-10"]
     await stage.say("a3")
     assert await woken(consumer) == ["a3"]

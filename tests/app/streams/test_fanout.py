@@ -193,7 +193,7 @@ async def test_after_a_round_nothing_is_taken_unless_there_is_more() -> None:
             assert not made.writer.cohort.ready, "the next flush is announced"
 
 
-async def test_few_streams_get_a_large_text_in_one_turn() -> None:
+async def test_few_streams_get_a_large_text_in_one_call() -> None:
     async with hall() as made:
         peers = [await made.peer() for _ in range(6)]
         made.publish(LARGE)
@@ -271,7 +271,7 @@ async def test_one_that_leaves_in_a_round_has_its_text_and_one_that_comes_has_ha
         peers = [await made.peer() for _ in range(STREAMS_AT_ONCE + 1)]
         late = await made.peer(enters=False)
         text = made.publish(b'"one"')
-        made.writer()  # the first turn, which leaves the last peer
+        made.writer()  # the first call, which leaves the last peer for another
         last = peers[-1]
         assert last.nothing_came()
         last.leave()
@@ -352,8 +352,8 @@ async def test_the_longest_silence_decides_when_the_heartbeat_comes() -> None:
         assert await silent.received(len(beat)) == beat
 
 
-@pytest.mark.parametrize("turns", [0, 1])
-async def test_a_compressed_stream_can_end_with_a_checksum_after_it_left(turns: int) -> None:
+@pytest.mark.parametrize("iterations", [0, 1])
+async def test_a_compressed_stream_can_end_with_a_checksum_after_it_left(iterations: int) -> None:
 
     async with hall(coding=Coding.GZIP) as made:
         peers = [await made.peer(enters=False) for _ in range(STREAMS_AT_ONCE + 1)]
@@ -362,7 +362,7 @@ async def test_a_compressed_stream_can_end_with_a_checksum_after_it_left(turns: 
             peer.enter(made.writer)
         made.publish(b'"' + b"x" * 2_000 + b'"')
         made.writer()
-        for _ in range(turns):
+        for _ in range(iterations):
             await asyncio.sleep(0)
         last = peers[-1]
         assert last.encoder is not None

@@ -1,4 +1,4 @@
-"""The pulse of a stream, on a clock that the test turns."""
+"""Heartbeats of a stream, on a clock that the test sets."""
 
 from __future__ import annotations
 

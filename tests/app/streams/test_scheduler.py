@@ -1,4 +1,4 @@
-"""Turns of streams and steps, the timer and idle time, on a real event loop."""
+"""Scheduled streams and steps, the timer and idle time, on a real event loop."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ LANES = 8
 NOW = 1_000 * MILLISECOND
 
 
-async def test_one_that_is_behind_has_its_turn_however_many_others_are_ready(
+async def test_a_stream_that_is_behind_is_called_however_many_others_are_ready(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scheduler, "TURN_S", -1.0)  # as if each call took longer than a turn may
+    monkeypatch.setattr(scheduler, "BUDGET_S", -1.0)  # as if each call took longer than its budget
     streams, called = StreamScheduler(), list[str]()
 
     def busy() -> None:
@@ -55,7 +55,7 @@ async def test_one_that_is_behind_is_behind_when_its_time_has_come() -> None:
     assert called == ["small", "large"]
 
 
-async def test_a_stream_that_fails_does_not_end_the_turns_of_others() -> None:
+async def test_a_stream_that_fails_does_not_stop_others() -> None:
     streams, called, loop = StreamScheduler(), list[str](), asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: called.append(str(context["exception"])))
     streams.call_soon(lambda: [].pop())
@@ -101,8 +101,8 @@ def taken(consumers: list[Consumer]) -> list[str]:
     return [text for text in texts if text]
 
 
-async def turns(stage: Stage) -> int:
-    """Let the loop turn until nothing is left; return how often."""
+async def count_iterations(stage: Stage) -> int:
+    """Run the loop until nothing is left; return the number of iterations."""
     for count in range(100):
         if stage.driver.engine.schedule.left_since() is None:
             return count
@@ -111,11 +111,11 @@ async def turns(stage: Stage) -> int:
 
 
 async def test_what_a_timer_leaves_is_flushed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "TURN_S", -1.0)
+    monkeypatch.setattr(scheduler, "BUDGET_S", -1.0)
     stage, consumers = await crowded()
     stage.driver._advance(stage.now)
     assert taken(consumers) == ["a2"]
-    assert await turns(stage) >= LANES - 1
+    assert await count_iterations(stage) >= LANES - 1
     assert taken(consumers) == ["a2"] * (LANES - 1)
 
 
@@ -131,13 +131,13 @@ async def test_what_a_timer_leaves_holds_up_no_other_timer() -> None:
     assert "b1" in taken(consumers)
 
 
-async def test_what_ends_before_its_turn_is_not_flushed() -> None:
+async def test_a_lane_that_ends_before_its_flush_is_not_flushed() -> None:
     stage, consumers = await crowded()
     stage.driver._advance(stage.now)
     for number in range(1, LANES):
         stage.driver.close(f"s{number}")
-    assert await turns(stage) == 0
-    await asyncio.sleep(0)  # the turn that was asked for finds nothing
+    assert await count_iterations(stage) == 0
+    await asyncio.sleep(0)  # the call that was scheduled finds nothing
     assert stage.driver.now() == stage.now
     assert taken(consumers) == ["a2"]
 
@@ -165,7 +165,7 @@ async def test_it_is_set_to_nothing() -> None:
     assert rung == []
 
 
-async def test_a_turn_of_the_loop_has_one_step_however_many_ask() -> None:
+async def test_an_iteration_runs_one_step_however_many_requests_wait() -> None:
     steps: list[str] = []
 
     def work(name: str) -> Steps[str]:

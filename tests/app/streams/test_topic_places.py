@@ -58,21 +58,21 @@ def test_many_are_read_in_steps() -> None:
 
 async def test_many_are_looked_for_in_steps() -> None:
     """Each is a look at the catalog; a stream with hundreds of them held the loop."""
-    turns, looks = 0, Counter[int]()
+    iterations, looks = 0, Counter[int]()
     text = ",".join(f"t{at}=e1-1" for at in range(3 * PLACES_AT_ONCE))
     asked = get(first=f"GET /v1/topics/%3E/subscribe?bookmarks={text} HTTP/1.1".encode())
 
     async def count() -> None:
-        nonlocal turns
+        nonlocal iterations
         while True:
-            turns += 1
+            iterations += 1
             await asyncio.sleep(0)
 
     async with running_gateway() as running, connected(running.address) as wire:
         seek = running.gateway.catalog.seek
 
         async def counted(name: str) -> Any:
-            looks[turns] += 1
+            looks[iterations] += 1
             return await seek(name)
 
         running.gateway.catalog.seek = counted  # type: ignore[method-assign]  # counts

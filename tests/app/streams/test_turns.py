@@ -1,4 +1,4 @@
-"""A stream on a fast line gives others their turn."""
+"""A stream on a fast connection leaves time to others."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ TEXT_BYTES = 1_000
 
 
 @contextlib.asynccontextmanager
-async def turns_counted() -> AsyncIterator[list[int]]:
-    """The number of turns that the loop has had, as the one item of a list."""
-    turns = [0]
+async def iterations_counted() -> AsyncIterator[list[int]]:
+    """The number of event-loop iterations so far, as the only item of a list."""
+    iterations = [0]
 
     async def count() -> None:
         while True:
-            turns[0] += 1
+            iterations[0] += 1
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count())
     try:
-        yield turns
+        yield iterations
     finally:
         counting.cancel()
 
 
-async def test_a_snapshot_that_the_line_takes_at_once_is_written_in_turns(
+async def test_a_snapshot_on_a_fast_connection_is_written_over_several_iterations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(event_writer, "TAKE_BYTES_MAX", TEXT_BYTES)
     for module in (socket_stream, scheduler):
-        monkeypatch.setattr(module, "TURN_S", -1.0)  # as if each text took longer
+        monkeypatch.setattr(module, "BUDGET_S", -1.0)  # as if each text took longer
     written: list[int] = []
     next_text = EventWriter.next
-    async with running_gateway() as running, turns_counted() as turns:
+    async with running_gateway() as running, iterations_counted() as iterations:
 
-        def noted(writer: EventWriter, now_s: float) -> bytes:
+        def recorded(writer: EventWriter, now_s: float) -> bytes:
             text = next_text(writer, now_s)
             if text:
-                written.append(turns[0])
+                written.append(iterations[0])
             return text
 
-        monkeypatch.setattr(EventWriter, "next", noted)
+        monkeypatch.setattr(EventWriter, "next", recorded)
         await running.topic()
         for key in range(KEYS):
             await running.publish({"k": key, "v": "x" * 200})
@@ -63,7 +63,7 @@ async def test_a_snapshot_that_the_line_takes_at_once_is_written_in_turns(
             events = await stream.rest()
     assert sum(event.name == "message" for event in events) == KEYS
     assert len(written) > KEYS * 200 / TEXT_BYTES / 2
-    assert len(set(written)) == len(written), "two texts in one turn"
+    assert len(set(written)) == len(written), "two texts in one iteration"
 
 
 async def test_a_stream_of_many_that_ends_before_its_greeting_leaves_no_session(
@@ -99,7 +99,7 @@ async def test_others_are_served_before_a_stream_of_many_is_greeted(
         order.append("greeted")
         begin(*arguments)
 
-    def told(reader: Reader, **more: Any) -> bytes:
+    def greeting(reader: Reader, **more: Any) -> bytes:
         asyncio.get_running_loop().call_soon(order.append, "others")
         return hello(reader, **more)
 
@@ -107,7 +107,7 @@ async def test_others_are_served_before_a_stream_of_many_is_greeted(
         for name in ("a.1", "a.2"):
             await running.topic(name)
         monkeypatch.setattr(event_stream.EventStream, "_begin", begun)
-        monkeypatch.setattr(Reader, "hello", told)
+        monkeypatch.setattr(Reader, "hello", greeting)
         async with running.subscribe(topic="a.*"), running.subscribe(topic="a.1"):
             pass
     assert order == ["others", "greeted", "greeted", "others"]

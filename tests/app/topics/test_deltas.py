@@ -76,14 +76,14 @@ async def test_a_record_that_grows_too_large_is_refused_with_the_line() -> None:
     assert (refused.value.code, refused.value.line) == ("message-too-large", 3)
 
 
-async def test_others_get_their_turn_while_many_are_merged() -> None:
+async def test_other_work_runs_while_many_messages_are_merged() -> None:
     deltas = [Delta(b'{"k":1}', "[1]")] * (3 * MERGED_AT_ONCE)
     task = asyncio.create_task(merged(KEYED, board_of(), deltas, 1_000, 1 << 20))
-    turns = 0
+    iterations = 0
     while not task.done():
-        turns += 1
+        iterations += 1
         await asyncio.sleep(0)
-    assert turns >= 3
+    assert iterations >= 3
 
 
 async def test_the_records_of_a_request_count_together_and_not_the_patches() -> None:

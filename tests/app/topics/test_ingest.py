@@ -148,22 +148,22 @@ async def test_a_message_has_a_size_and_a_request_a_number_of_them() -> None:
 
 
 @pytest.mark.parametrize("body", [b"\n" * (1 << 18), b" 1\n" * 50_000], ids=["blank", "small"])
-async def test_others_get_their_turn_while_a_large_request_is_checked(body: bytes) -> None:
+async def test_other_work_runs_while_a_large_request_is_checked(body: bytes) -> None:
     place = Place()
     await place.put("px")
-    with_turns, turns = await turns_during(place.ingest.check_plain(body, LINES))
-    assert turns > len(body) / (64 << 10)
-    assert isinstance(with_turns, Refused | None)
+    in_steps, iterations = await iterations_during(place.ingest.check_plain(body, LINES))
+    assert iterations > len(body) / (64 << 10)
+    assert isinstance(in_steps, Refused | None)
 
 
-async def turns_during(call: Coroutine[Any, Any, object]) -> tuple[BaseException | None, int]:
+async def iterations_during(call: Coroutine[Any, Any, object]) -> tuple[BaseException | None, int]:
     """How the call ended, and how often the loop came round meanwhile."""
-    turns = 0
+    iterations = 0
     task = asyncio.create_task(call)
     while not task.done():
-        turns += 1
+        iterations += 1
         await asyncio.sleep(0)
-    return task.exception(), turns
+    return task.exception(), iterations
 
 
 async def test_messages_are_numbered_delivered_and_seen() -> None:
@@ -280,19 +280,19 @@ async def test_a_schema_that_could_take_too_long_is_no_definition() -> None:
 async def test_checks_of_many_messages_leave_the_loop_to_others() -> None:
     place = Place()
     await place.put("px", schema={"anyOf": [{"const": n} for n in range(500)]})
-    turns, done = 0, asyncio.Event()
+    iterations, done = 0, asyncio.Event()
 
     async def others() -> None:
-        nonlocal turns
+        nonlocal iterations
         while not done.is_set():
-            turns += 1
+            iterations += 1
             await asyncio.sleep(0)
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(others())
         await check(place, b"499\n" * 1_000)
         done.set()
-    assert turns > 50  # the lines are one piece of a few KiB
+    assert iterations > 50  # the lines are one piece of a few KiB
 
 
 async def test_a_schema_may_change_while_there_are_messages() -> None:
@@ -426,14 +426,14 @@ async def test_a_known_number_is_a_duplicate_whatever_its_body(code: str) -> Non
     assert place.driver.engine.topic("px").head == 1
 
 
-async def test_others_get_their_turn_while_the_keys_of_many_stages_are_counted() -> None:
+async def test_other_work_runs_while_the_keys_of_many_stages_are_counted() -> None:
     place = await keyed(topic_keys_max=COUNTED_AT_ONCE)
     entry = place.catalog.get("px")
     for name in "abc":
         lines = b"".join(b'{"k":"%s%d"}\n' % (name.encode(), n) for n in range(COUNTED_AT_ONCE))
         await place.ingest.stage(entry, await check(place, lines), name, None)
     committing = place.ingest.commit(entry, Producer("p", 1, run=1), ["a", "b", "c"])
-    refused, turns = await turns_during(committing)
+    refused, iterations = await iterations_during(committing)
     assert isinstance(refused, Refused)
     assert refused.code == "limit-reached"
-    assert turns >= 3
+    assert iterations >= 3

@@ -1,4 +1,4 @@
-"""Whose turn it is."""
+"""Which gateway leads."""
 
 from __future__ import annotations
 

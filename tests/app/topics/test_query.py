@@ -85,22 +85,22 @@ def test_a_text_has_no_fields_to_ask_for(kind: Kind, name: str) -> None:
         SowQuery.read({name: "TRUE"}, kind, 4_096)
 
 
-async def test_others_get_their_turn_while_many_are_looked_at() -> None:
+async def test_other_work_runs_while_many_records_are_examined() -> None:
     records = RECORDS * EXAMINED_AT_ONCE
     task = asyncio.create_task(matching(records, Filter.parse("/v = 1"), "px"))
-    turns = 0
+    iterations = 0
     while not task.done():
-        turns += 1
+        iterations += 1
         await asyncio.sleep(0)
-    assert turns >= 4
+    assert iterations >= 4
     assert len(await task) == 2 * EXAMINED_AT_ONCE
 
 
 @pytest.mark.parametrize(
     ("each_s", "at_once"),
     [
-        pytest.param(STEP_S / 20, 20, id="dear"),
-        pytest.param(2 * STEP_S, 1, id="dearer-than-a-step"),
+        pytest.param(STEP_S / 20, 20, id="slow"),
+        pytest.param(2 * STEP_S, 1, id="slower-than-a-step"),
         pytest.param(0.0, EXAMINED_AT_ONCE, id="cheap"),
     ],
 )
@@ -122,13 +122,13 @@ async def test_a_step_looks_at_as_many_as_its_time_allows(
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s)
     records = RECORDS * EXAMINED_AT_ONCE
     task = asyncio.create_task(matching(records, cast("Filter", Counted()), "px"))
-    turns: list[int] = []
+    iterations: list[int] = []
     while not task.done():
         before = looked
         await asyncio.sleep(0)
-        turns.append(looked - before)
-    assert turns[0] <= EXAMINED_FIRST
-    assert max(turns[7:]) == at_once  # until then pieces grow
+        iterations.append(looked - before)
+    assert iterations[0] <= EXAMINED_FIRST
+    assert max(iterations[7:]) == at_once  # until then pieces grow
     assert await task == records
 
 
@@ -154,9 +154,9 @@ async def test_tombstones_are_no_rows(wanted: str | None) -> None:
 
 async def test_all_records_are_listed_in_turn_with_others() -> None:
     task = asyncio.create_task(matching(RECORDS * (30 * EXAMINED_AT_ONCE), None, "px"))
-    turns = 0
+    iterations = 0
     while not task.done():
-        turns += 1
+        iterations += 1
         await asyncio.sleep(0)
-    assert turns >= 4
+    assert iterations >= 4
     assert len(await task) == len(RECORDS) * 30 * EXAMINED_AT_ONCE

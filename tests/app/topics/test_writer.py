@@ -117,7 +117,7 @@ async def test_a_removal_of_slices_is_begun_again_in_another_epoch() -> None:
 
 
 @rule("topic-7")
-async def test_publishers_have_their_turn_while_many_are_removed() -> None:
+async def test_publishes_are_served_while_many_records_are_removed() -> None:
     """What is published meanwhile stays."""
     place = await keyed(*({"k": n} for n in range(3 * REMOVED_AT_ONCE)))
     entry = place.catalog.get("px")

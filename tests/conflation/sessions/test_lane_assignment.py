@@ -155,7 +155,7 @@ def test_a_policy_moves_many_queues_in_steps(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_many_readers_of_a_journal_begin_without_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first step takes the cut: after a restart many clients begin in one turn."""
+    """The first step takes the cut: after a restart many clients begin in one iteration."""
     made = ManualDriver(items_at_once=2)
     made.topic()
     for number in range(10):

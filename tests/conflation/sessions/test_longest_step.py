@@ -238,7 +238,7 @@ SMALL: dict[str, dict[str, str]] = {
 
 
 def opened(asked: dict[str, str], records: int) -> tuple[Engine, list[RowCursor | None]]:
-    """Subscribe to nine topics of so many records in one turn, as a pattern does."""
+    """Subscribe to nine topics of so many records in one iteration, as a pattern does."""
     engine = Engine(sessions_max=9, subscriptions_max=99, in_steps=True)
     engine.open_session("s", QueueLimits(1 << 30, 1 << 40))
     key_of = record_key(SPEC)

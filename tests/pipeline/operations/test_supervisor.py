@@ -197,7 +197,7 @@ def test_streams_are_started_again_one_by_one() -> None:
     assert second.starts == 2
 
 
-def test_one_that_is_looked_at_before_it_was_begun_starts_at_its_turn() -> None:
+def test_a_stream_that_is_checked_before_its_start_is_started_later() -> None:
     fake = FakeStream()
     fake.gate.close_for(spark_run(message="Initializing sources"))
     fake.pass_s(0)

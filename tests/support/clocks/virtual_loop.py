@@ -17,8 +17,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, TypeVarTuple
 
 SECOND = 1_000_000_000
-TURNS_MAX = 100_000
-"""More turns at one moment are an endless loop."""
+ITERATIONS_MAX = 100_000
+"""More iterations at one moment are an endless loop."""
 
 Returned = TypeVar("Returned")
 Args = TypeVarTuple("Args")
@@ -73,23 +73,23 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self.now_ns / SECOND
 
     def _run_until(self, task: asyncio.Future[Any]) -> None:
-        turns, since_ns = 0, self.now_ns
+        iterations, since_ns = 0, self.now_ns
         while not task.done():
             self._turn()
-            turns += 1
+            iterations += 1
             if self.now_ns != since_ns:
-                turns, since_ns = 0, self.now_ns
-            elif turns > TURNS_MAX:
+                iterations, since_ns = 0, self.now_ns
+            elif iterations > ITERATIONS_MAX:
                 raise Stuck(f"time stands still at {since_ns} ns")
 
     def _turn(self) -> None:
-        """One turn of the loop: what is ready now, in some order."""
+        """Run one iteration of the loop: the callbacks that are ready now, in some order."""
         if not self._ready:
             self._jump()
-        turn, self._ready = self._ready, []
-        if self._chance is not None and len(turn) > 1:
-            self._chance.shuffle(turn)
-        for handle in turn:
+        callbacks, self._ready = self._ready, []
+        if self._chance is not None and len(callbacks) > 1:
+            self._chance.shuffle(callbacks)
+        for handle in callbacks:
             if not handle.cancelled():
                 handle._run()
 

@@ -87,19 +87,19 @@ async def test_a_peer_that_reads_nothing_is_written_little() -> None:
 
 
 async def test_other_work_goes_on_between_pieces() -> None:
-    turns = 0
+    iterations = 0
 
     async def count() -> None:
-        nonlocal turns
+        nonlocal iterations
         while True:
             await asyncio.sleep(0)
-            turns += 1
+            iterations += 1
 
     counting = asyncio.create_task(count())
     found = [piece async for piece in encoded(NdjsonEncoder(), frames(SMALL), payload)]
     counting.cancel()
     assert len(b"".join(found).splitlines()) == len(SMALL)
-    assert turns >= len(list(pieces(frames(SMALL)))) - 1
+    assert iterations >= len(list(pieces(frames(SMALL)))) - 1
 
 
 def test_the_last_of_several_members_of_one_name_counts() -> None:

@@ -1,4 +1,4 @@
-"""Long lists are made in turns of the loop: no turn looks at more than a few of their entries."""
+"""Long lists are made over several event-loop iterations, with a few entries in each."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ ENTRIES = 9
 async def counted_by_turn(
     monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
 ) -> AsyncIterator[Counter[int]]:
-    """Count the calls of a function in each turn of the loop."""
+    """Count the calls of a function in each iteration of the loop."""
     calls: Counter[int] = Counter()
-    turn = 0
+    iteration = 0
     real: Callable[..., Any] = getattr(module, name)
 
     def counting(*values: Any, **named: Any) -> Any:
-        calls[turn] += 1
+        calls[iteration] += 1
         return real(*values, **named)
 
     async def turning() -> None:
-        nonlocal turn
+        nonlocal iteration
         while True:
-            turn += 1
+            iteration += 1
             await asyncio.sleep(0)
 
     monkeypatch.setattr(module, name, counting)

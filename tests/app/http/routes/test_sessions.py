@@ -114,7 +114,7 @@ async def test_sessions_are_listed_by_id_page_by_page() -> None:
 
 @pytest.mark.parametrize("topic", ["px", "*"])
 async def test_a_session_shows_who_reads_it_and_how_much(topic: str) -> None:
-    """On both paths to a stream: one begins in the turn of its request, the other waits."""
+    """On both paths to a stream: one begins in the iteration of its request, the other later."""
     agent = "wall/2.1 " + "x" * 300
     async with running_gateway() as running:
         await running.topic()
