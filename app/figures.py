@@ -89,7 +89,7 @@ class Counters:
 
 @dataclass(slots=True)
 class LoopFigures:
-    """Figures of an event loop's iterations: all that it does between two looks for events.
+    """Figures of an event loop's iterations: all that it does between two polls for events.
 
     Args:
         iterations: how long each took.

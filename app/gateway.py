@@ -382,7 +382,7 @@ class Gateway:
             if not await self.peers.bring_here(session_id, number, sub, asked_ms):
                 return False
             if session_id not in self.sessions:
-                return True  # it is nowhere, as whoever looks for it will be told
+                return True  # it does not exist, and the route will say so
             cursor = self.sessions.get(session_id).cursor
             seen = {} if cursor is None else cursor.marks(cursor.number) or {}
             places = ((topic, mark) for (_, topic), mark in seen.items() if mark is not None)

@@ -1,4 +1,4 @@
-"""Work that is finished once it was begun, whoever has gone meanwhile."""
+"""Work that is finished once it was started, even if its caller is cancelled."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ async def run_shielded(work: Coroutine[Any, Any, Answer]) -> Answer:
             cancelled = error
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # nobody is left to be told
+            task.exception()  # no caller is left to report it to
         raise cancelled
     return task.result()

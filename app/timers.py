@@ -43,7 +43,7 @@ class Backoff:
         return logging.DEBUG if self._failures else logging.WARNING
 
     def succeeded(self) -> None:
-        """Begin anew: the next failure is a first one."""
+        """Reset: the next failure is a first one."""
         self._failures = 0
 
     def next_s(self) -> float:

@@ -56,7 +56,7 @@ class Order:
                 raise PathInvalid(f"an order has at most {PATHS_MAX} paths", place)
             column = _column(part.strip(), place)
             if any(column.path == other.path for other in columns):
-                raise PathInvalid("a path stands twice in the order", place)
+                raise PathInvalid("a path is given twice in the order", place)
             columns.append(column)
         return cls(tuple(columns))
 

@@ -312,7 +312,7 @@ def _column(node: Node, place: FieldPath | None, position: int) -> Column:
             raise PathInvalid("an aggregate is over one expression", position)
         node = node.arguments[0]
     if any(isinstance(inner, Call) and inner.name in NAMES for inner in walk(node)):
-        raise PathInvalid("an aggregate stands by itself, not in an expression", position)
+        raise PathInvalid("an aggregate cannot be part of an expression", position)
     aggregate = None if name is None else SYNONYMS.get(name) or Aggregate(name)
     return Column(Expression.of(node), aggregate, place)
 

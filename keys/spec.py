@@ -58,7 +58,7 @@ class KeySpec:
         for text, position in parts:
             path = FieldPath.parse(text, position)
             if path in paths:
-                raise PathInvalid("a path stands twice in the key", position)
+                raise PathInvalid("a path is given twice in the key", position)
             paths.append(path)
         return cls(tuple(paths))
 

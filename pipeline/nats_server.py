@@ -135,8 +135,8 @@ class NatsConnection:
 async def _in_time(asked: Coroutine[Any, Any, Answer], seconds: float) -> Answer:
     """Wait for so many seconds.
 
-    Not by `asyncio.wait_for`, which waits until what it has cancelled has ended: the client goes on
-    after a cancellation while the server takes nothing.
+    `asyncio.wait_for` would wait until the cancelled call has ended, and the client continues after
+    a cancellation while the server reads nothing.
 
     Raises:
         TimeoutError: it takes longer.

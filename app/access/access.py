@@ -166,7 +166,7 @@ class Access:
         return found
 
     def _forget(self, what: str) -> None:
-        """Verify every token again, and have running streams looked at: keys or policy are new."""
+        """Verify every token again, and check running streams: keys or policy have changed."""
         self._verifier.forget()
         self._login_verifier.forget()
         self._changes += 1
@@ -284,8 +284,8 @@ class Access:
                 check(self, are_new=seen[0] != changes, are_revoked=seen[1] != revoked)
                 self._looked_at = seen
             except Exception:
-                # The next look may succeed; without any, revoked subjects would go on for ever.
-                logger.exception("keys and policy could not be looked at")
+                # The next check may succeed. Without one, revoked subjects would keep streams.
+                logger.exception("keys and policy could not be checked")
             await wait_until_set(self._reload, CHECK_EVERY_S)
 
     async def _watch_address(self) -> None:

@@ -21,7 +21,7 @@ VERBS: Final = (READ, WRITE, ADMIN, OBSERVE)
 
 
 CERTIFICATE_PREFIX: Final = "certificate:"
-"""Begins the `sub` of whoever shows a certificate; of no token, which another issuer has named."""
+"""Prefix of the `sub` of a client certificate; the `sub` of a token never begins with it."""
 
 GRANTS_MAX: Final = 256
 """Grants of one token, and of one claim's value: each topic is looked for in all of them."""

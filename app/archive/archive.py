@@ -68,7 +68,7 @@ class Archive:
         self._catalog = catalog
         self._driver = driver
         self._listings: dict[str, Listing] = {}
-        # Own threads: reads of large files must not hold up what else uses the default ones.
+        # Own threads: reads of large files must not delay other work on the default ones.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="archive")
         self._reads: set[asyncio.Task[None]] = set()
         driver.on_history_wanted = self._start_supply

@@ -60,7 +60,7 @@ def read_paths(value: object) -> KeySpec:
     """Read a list of field paths; `$.a.b` and `/a/b` are the same path.
 
     Raises:
-        ValueError: no such list, or a path that is malformed or stands twice.
+        ValueError: no such list, or a path that is malformed or given twice.
     """
     if not isinstance(value, list) or not all(isinstance(path, str) for path in value):
         raise ValueError("is a list of field paths")

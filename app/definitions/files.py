@@ -104,7 +104,9 @@ def _read(
                 yield fault
                 continue
             if name in found:
-                yield _invalid(path.name, f"topic {name}: it stands in {found[name].file} already")
+                yield _invalid(
+                    path.name, f"topic {name}: it is already defined in {found[name].file}"
+                )
             else:
                 found[name] = declared
 
@@ -187,7 +189,7 @@ def _unknown(field: str, value: object) -> str:
     """Return the message about an unknown field."""
     # [topics.a.b] is the field b of topic a, and seldom what its writer meant.
     if isinstance(value, dict):
-        return "no such field; a topic's name that has dots stands in quotes"
+        return "no such field; a topic name with dots must be in quotes"
     close = difflib.get_close_matches(field, FIELDS, n=1)
     return "no such field" + (f"; did you mean {close[0]}?" if close else "")
 

@@ -50,8 +50,8 @@ class AccessLog:
 class AccessLine:
     """The access log's line of one request, from its beginning to its end.
 
-    `is_deferred`: the answer goes on after the application has returned; whoever writes it writes
-    the line.
+    `is_deferred`: the answer continues after the application has returned; its writer writes the
+    line.
     """
 
     def __init__(self, scope: Scope) -> None:

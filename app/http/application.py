@@ -204,7 +204,7 @@ async def console(request: Request) -> Response:
 
 
 def _asking(request: Request, path: Path) -> Response:
-    """Return a page, which is told how the gateway asks who is there."""
+    """Return a page with the way in which the gateway authenticates its users."""
     page = path.read_text()
     if (access := request.app.state.access) is not None:
         # In the page, as a request that only finds out would be an error in the browser's log.

@@ -269,7 +269,7 @@ class Exchange:
         self.end()
 
     def end(self) -> None:
-        """Take note that the answer is written; the connection goes on, or is closed."""
+        """Record that the answer is written; the connection stays open, or is closed."""
         self.is_complete = True
         self._stop_waiting = None
         self._news.set()

@@ -56,8 +56,8 @@ async def posted_parameters(model: type[Model], request: Request) -> Model:
     """Read the parameters from a request's body, a strict JSON object of texts.
 
     Raises:
-        Refused: options-invalid, a parameter's own code with a pointer to it, or what stands
-            against reading the body at all.
+        Refused: options-invalid, a parameter's own code with a pointer to it, or the reason why the
+            body cannot be read.
     """
     # Texts as in a query, so that one reader serves GET and POST.
     texts = texts_of(await posted_body(request), model.codes)

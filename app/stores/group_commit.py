@@ -24,8 +24,8 @@ from tidegate.app.stores.store import HeadMoved
 # Bounds how long the first caller of a group waits for the last one.
 GROUP_MAX = 1_000
 PROBE_BYTES = 64 << 10  # a typical request
-# A look at the files costs 10 us, a tenth of a commit. What was written before they went is gone as
-# well, so it matters little that a few more commits are.
+# A check of the files takes 10 us, a tenth of a commit. What was written before their removal is
+# lost anyway, so a few more lost commits matter little.
 CHECK_FILES_EVERY_S = 0.1
 
 Result = TypeVar("Result")

@@ -110,7 +110,7 @@ def admit_reader(session: Session, subject: Subject | None) -> None:
     """Admit the subject that opened a session as its reader, with its present grants.
 
     Subscriptions end in topics that it may not read any more. In topics of which it may see other
-    rows now they begin again, with a snapshot.
+    rows now they restart, with a snapshot.
 
     Raises:
         Refused: session-unknown, for a session of another subject.
@@ -349,5 +349,5 @@ class Attachment:
 
 
 def _is_replayed(subscription: Subscription) -> bool:
-    """Return True for a replay that a reader without a bookmark begins again."""
+    """Return True for a replay that a reader without a bookmark starts again."""
     return subscription.resume is None and not subscription.command.queries

@@ -128,7 +128,7 @@ class Connection:
 
     @property
     def is_full(self) -> bool:
-        """True while the transport has told its stream to pause."""
+        """True while the transport has paused its stream."""
         transport = self._transport
         return transport.get_write_buffer_size() > transport.get_write_buffer_limits()[1]
 

@@ -253,7 +253,7 @@ def change_of(body: bytes, characters_max: int) -> Change:
     named = {name: getattr(asked, name) for name in asked.model_fields_set}
     said = {name: _UNSAID[name] if it is None else it for name, it in named.items()}
     if "options" in said and "conflation" in said:
-        detail = "conflation stands in options, or beside them, not in both."
+        detail = "Give conflation in options or as a field of its own, not both."
         raise Refused("options-invalid", detail, pointer="/conflation")
     options_text = said.get("options")
     if "conflation" in said:

@@ -119,7 +119,7 @@ class Driver:
     async def publish(self, topic: str, frames: Sequence[Frame]) -> None:
         """Apply messages in slices; streams write between them, so that no queue overflows.
 
-        Where the topic begins again meanwhile, the rest is left out: it may not be of its history.
+        If the topic restarts meanwhile, the rest is skipped: it may not be in the new history.
 
         Raises:
             TopicUnknown: there is none, or not any more.

@@ -58,7 +58,7 @@ OF_RECORDS: Final = ("conflation_key", "projection", "top_n")
 """Options that a stream without records refuses: it is the journal."""
 ONE_KEY: Final = KeySpec.parse("[/tidegate]")
 """The conflation key on a topic without a key: its lane only decides when to flush."""
-BY_MESSAGE: Final = "it looks at every message, and a position knows the newest of each key alone"
+BY_MESSAGE: Final = "it examines every message, and a position only knows the newest of each key"
 
 
 @dataclass(frozen=True, slots=True)

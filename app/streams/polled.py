@@ -426,7 +426,7 @@ class PolledStream:
             name = self._topic.name
         except TopicUnknown:
             return topic_unknown(self.subscription.topic)
-        return Refused("not-ready", f"The stream of {name} begins anew.", retry_after_s=1)
+        return Refused("not-ready", f"The stream of {name} restarts.", retry_after_s=1)
 
     def _check_built(self) -> None:
         """Begin to serve readers once the board is built, which may take several steps."""

@@ -54,7 +54,7 @@ class Catalog(TopicRegistry):
     """Changes topics one at a time, each whole or not at all.
 
     `changing` is held during a change. Where gateways share the store, `catch_up` reads what others
-    have written, and a decision made without it is made again.
+    have written, and a decision made without it is repeated.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Catalog(TopicRegistry):
         self._found: set[str] = set()
 
     async def open(self) -> None:
-        """Load the store's topics. One that cannot be used is set aside and holds up no other."""
+        """Load the store's topics. One that cannot be used is set aside and delays no other."""
         for stored in await self._store.records():
             await self._open_topic(stored)
 
@@ -156,7 +156,7 @@ class Catalog(TopicRegistry):
     async def check_bookmark(self, name: str, seen: Bookmark) -> None:
         """Check a reader's bookmark: one beyond the topic shows that the store has gone back.
 
-        The topic then begins again. Only an epoch that was found at the start can have gone back;
+        The topic then restarts. Only an epoch that was found at the start can have gone back;
         for a newer epoch no such bookmark was ever given, so it means nothing.
         """
         topic = self._driver.engine.topic(name)

@@ -94,7 +94,7 @@ class Expiry:
 
     def _oldest(self, expired: RecordsExpired) -> Sequence[Frame]:
         """Return the oldest expired records that the topic has now."""
-        # Looked up each time: a topic that begins again has another board.
+        # Looked up each time: a topic that restarts has another board.
         topic = self._driver.engine.topic(expired.topic)
         is_its_own = topic.place(Bookmark(expired.epoch, expired.through)).epoch == topic.epoch
         if topic.sow is None or not is_its_own:

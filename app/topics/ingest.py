@@ -152,7 +152,7 @@ class Ingest:
         `record`: the definition they were checked by, if it may have changed since.
 
         Raises:
-            Redefined: it has, and they are to be checked anew.
+            Redefined: it has, and they have to be checked again.
             TopicUnknown: it was deleted meanwhile.
             Refused: topic-read-only, limit-reached, producer-fenced, idempotency-conflict;
                 of deltas also what their records are refused for.
@@ -274,7 +274,7 @@ class Ingest:
     ) -> list[Item]:
         """Check lines one by one; only here does a bad one get its refusal."""
         messages: list[Item] = []
-        # Many empty lines would take as long to look at as full ones.
+        # Many empty lines would take as long to examine as full ones.
         for line, text in enumerate(
             piece.split(b"\n") if piece.strip(JSON_SPACE) else (), first_line
         ):
@@ -369,7 +369,7 @@ class Ingest:
     async def _check_room(self, entry: CatalogTopic, items: Sequence[Item]) -> None:
         sow = self._driver.engine.topic(entry.record.name).sow
         keys_max = self._settings.topic_keys_max
-        # As if every key were new: nearly all requests fit without a look at their keys.
+        # As if every key were new: nearly all requests fit, so their keys need no check.
         if sow is None or len(sow.board) + len(items) <= keys_max:
             return
         new: set[str] = set()

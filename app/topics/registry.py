@@ -171,7 +171,7 @@ class TopicRegistry:
     """Topics by name. Each change here is made in the engine in the same step.
 
     Unusable topics are kept beside them: they exist, and have no entry. `revision` grows with each
-    change, so that what was decided by topics in several iterations can be decided anew.
+    change, so that decisions about topics over several iterations can be repeated.
     """
 
     def __init__(self, driver: Driver, settings: Settings) -> None:
@@ -334,9 +334,9 @@ class TopicRegistry:
         return record.document.definition(settings.journal_messages_max, settings.journal_bytes_max)
 
     def renew(self, record: TopicRecord, kept: RestoredTopic) -> bool:
-        """Begin a topic again in this epoch; its subscribers stay.
+        """Restart a topic in this epoch; its subscribers stay.
 
-        Return False if it goes on, as the epoch lacks nothing of the one before.
+        Return False if it continues, as the epoch lacks nothing of the one before.
         """
         entry = self._entries.get(record.name)
         if entry is None:

@@ -33,7 +33,7 @@ def sample(path: Path) -> None:
     def end(number: int, frame: FrameType | None) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
         lines = [f"{count} {name}" for name, count in functions.most_common()]
-        # At once: whoever waits for the file reads it as soon as it is there.
+        # Renamed when complete: the benchmark reads the file as soon as it exists.
         unfinished = path.with_suffix(".part")
         unfinished.write_text("\n".join(lines))
         unfinished.rename(path)

@@ -40,7 +40,7 @@ class Operator(ABC):
     message_cost: ClassVar[int] = 1
     """What a message costs here, as a number of filters that are tried on it."""
     row_cost: ClassVar[int] = 1
-    """The cost of making a deferred row, in messages that are looked at."""
+    """The cost of making a deferred row, in messages that are examined."""
 
     @abstractmethod
     def moves(self, frame: Frame) -> Sequence[Move]:

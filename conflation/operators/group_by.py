@@ -15,7 +15,7 @@ Members = dict[str, Frame]
 """The records of a group by key, in the order of last change."""
 
 RUNNING_FROM = 16
-"""Records from which on a group has running aggregates; smaller ones are cheaper made anew."""
+"""The least records of a group with running aggregates; recomputing smaller ones is faster."""
 STALE_MAX = 1_000
 """Changes that all running aggregates together defer until their rows are made."""
 CAUGHT_UP_AT_ONCE = 4
@@ -23,7 +23,7 @@ CAUGHT_UP_AT_ONCE = 4
 
 
 class GroupByOperator(Operator):
-    """Keeps each group's records; a group's row is made when the board is looked at.
+    """Keeps each group's records; a group's row is made when the board is read.
 
     A row costs the records of its group that have changed since the last one, so groups that
     change often are made once a flush. While a lane sees every message, each message makes the
@@ -131,7 +131,7 @@ class GroupByOperator(Operator):
 
     def _row(self, group: str, cause: Frame) -> Frame:
         records = self._groups[group]
-        # A group that has become small is made anew: what it keeps running would be worth less.
+        # A group that has become small is recomputed: running aggregates would save too little.
         if len(records) < RUNNING_FROM and (running := self._running.pop(group, None)) is not None:
             self._stale -= running.stale
         if not records:

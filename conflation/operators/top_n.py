@@ -85,8 +85,8 @@ class TopNOperator(Operator):
         if not self._start:
             shown.sort(key=attrgetter("offset"))
             return [(frame.key, frame) for frame in shown]
-        # Where rows are skipped, a record comes in once it is there and as many stand before it:
-        # the last of these brings it in. They are the first so many that came, so a heap of them
+        # Where rows are skipped, a record enters once it exists and as many are before it:
+        # the last of these lets it in. They are the first so many that arrived, so a heap of them
         # suffices; offsets are negated, as a heap has the least at its top.
         before = [-frame.offset for frame in skipped]
         heapify(before)

@@ -203,7 +203,7 @@ class Rule(Enum):
     PLAIN_SUBSCRIBE = Condition(
         "{name} is for the command subscribe", lambda case: case.command is Command.SUBSCRIBE
     )
-    NO_REPLAY = _excludes("bookmark", "a bookmark subscription is not told of removals")
+    NO_REPLAY = _excludes("bookmark", "a bookmark subscription receives no removals")
     DELTA = Condition("{name} needs a delta command", lambda case: case.command.is_delta)
     NO_RESUME = Condition("pause and resume are opposites", lambda case: "resume" not in case.given)
 

@@ -258,7 +258,7 @@ def _read_bookmark(text: str, position: int) -> str | Bookmark | int:
     try:
         return parse_time(text, position)
     except TextInvalid as error:
-        # One that is nearly a time is told what is wrong with it.
+        # For one that is nearly a time, the error says what is wrong with it.
         detail = str(error).replace("expected ", "expected epoch, now, a bookmark or ", 1)
         raise TextInvalid(_STARTS_OF_AMPS.get(text, detail), position) from None
 

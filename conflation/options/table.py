@@ -92,7 +92,7 @@ class Option(Generic[Value]):
         """
         if self.syntax is None:
             if text is not None:
-                raise OptionsInvalid(f"{self.name}: it stands alone, without a value", position)
+                raise OptionsInvalid(f"{self.name}: it takes no value", position)
             return True
         if text is None:
             raise OptionsInvalid(f"{self.name}: expected = and a value", position)
@@ -356,7 +356,7 @@ class Options:
     )
     resume = _flag("ends a pause", only_in_change=True)
     replace = _flag(
-        "these options stand in place of all earlier ones",
+        "these options replace all earlier ones",
         only_in_change=True,
     )
     non_regex_topic = _flag("no effect: a topic is a pattern only with `*` or `>`")

@@ -107,7 +107,7 @@ class EngineStats:
     unsubscribed: Mapping[str, int] = field(default_factory=dict)
     """Ends of subscriptions that were sent to their sessions, by reason."""
     resumed: Mapping[str, int] = field(default_factory=dict)
-    """Subscriptions that went on from a bookmark, by mode."""
+    """Subscriptions that were resumed from a bookmark, by mode."""
 
 
 def subscription_stats(subscriber: Subscriber, *, named: bool = True) -> SubscriptionStats:

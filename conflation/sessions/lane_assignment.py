@@ -30,7 +30,7 @@ Due = tuple[Feed, Lane] | Subscriber | Topic
 paced replay), or a topic (expiry)."""
 
 SESSION_COST = 20
-"""What ending or moving a subscription costs, in records that are looked at."""
+"""What ending or moving a subscription costs, in records that are examined."""
 
 BOOKMARK_EXPIRED = "BOOKMARK_EXPIRED"
 """The end of a replay whose next messages are gone, if `bookmark_not_found` is `fail`."""

@@ -49,7 +49,7 @@ class Feed:
         materializations: how often deferred rows were made.
         begun_at: values published to its topic before the feed was made.
         message_cost: what a message costs, as a number of filters that are tried on it.
-        row_cost: what making a deferred row costs, in messages that are looked at.
+        row_cost: what making a deferred row costs, in messages that are examined.
         topic: its topic's name.
         grown_messages, grown_bytes: upper bounds of what was added to any queue of its lanes.
     """

@@ -232,7 +232,7 @@ class Topic:
         return found
 
     def unbuilt(self, feed_id: FeedId) -> int:
-        """Return what it costs to complete such a feed, in records that are looked at."""
+        """Return what it costs to complete such a feed, in records that are examined."""
         there = self.feeds.get(self.of_records(feed_id))
         board = () if self.sow is None else self.sow.board
         return len(board) * feed_id.record_cost if there is None else there.deferred_rows
@@ -272,7 +272,7 @@ class Topic:
         """Hold the feed of this id for a subscription that reads its rows and then joins a lane.
 
         Making a feed takes time for all records: without this it would be made for the snapshot,
-        dropped, and made again for the lane.
+        dropped, and recreated for the lane.
         """
         feed = self.feed(feed_id)
         self._held.append(feed)

@@ -352,7 +352,7 @@ class DecisionObserver:
 
     def _release(self, lane: Lane) -> None:
         """Note that all is flushed if one key is: `flush_on` flushes everything that was held."""
-        # One key is looked at for each message, all of them only at a flush.
+        # Only one key is checked for each message; all of them are at a flush.
         oldest = next(iter(self._held), None)
         if oldest is not None and self._not_held(lane, oldest):
             for board_key in list(self._held):

@@ -97,7 +97,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """Time went on, and something was due."""
+    """Time passed, and something was due."""
 
     now: Instant
 

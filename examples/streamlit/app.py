@@ -12,7 +12,7 @@ from tidegate import Gateway, Live
 
 @st.cache_resource
 def subscribe() -> Live:
-    """Return one live dict for all viewers: the script runs anew for each of them."""
+    """Return one live dict for all viewers: the script runs again for each of them."""
     gateway = Gateway(os.environ.get("TIDEGATE_GATEWAY", "http://127.0.0.1:8080"))
     prices = gateway.live("prices", options="conflation=500ms", order_by="/price DESC")
     prices.ready()

@@ -79,7 +79,7 @@ class LineDecoder:
             records = self._decode(text.content)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return None
-        # Values may follow each other on a line, but none goes on in the next (`_checked_text`). So
+        # Values may follow each other on a line, but none continues in the next (`_checked_text`):
         # as many values as lines means one value on each.
         return Fields(records, self._attributes) if len(records) == len(lines) else None
 
@@ -94,7 +94,7 @@ class Text(NamedTuple):
 def _checked_text(lines: pa.Array) -> Text | None:
     """Return lines as one text that a decoder may have; None where one is none.
 
-    It is UTF-8, no value goes on in the next line, no line may be deeper than 64 levels, and no
+    It is UTF-8, no value continues in the next line, no line may be deeper than 64 levels, and no
     number is beyond a double.
     """
     text = _text(lines)
@@ -142,7 +142,7 @@ def _is_utf8(text: pa.Buffer) -> bool:
 def _is_whole(text: Text) -> bool:
     """Return whether each line begins and ends with a brace.
 
-    No value goes on over `}`, a line break and `{`. Otherwise the second of two values on a line
+    No value continues over `}`, a line break and `{`. Otherwise the second of two values on a line
     could end on the next, and make up for a line that has none.
     """
     content, ends = np.frombuffer(text.content, np.uint8), text.ends

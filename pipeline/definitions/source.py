@@ -194,7 +194,7 @@ COLUMN_TYPES = "one of string, boolean, int, long, float, double, date, timestam
 
 
 _PACKED = re.compile(r"\.(gz|bz2|zst)$")
-# Such an option would stand in Spark's plan and its log of events.
+# Such an option would be in Spark's plan and its event log.
 _SECRET = re.compile("key|secret|token|password|credential|signature", re.IGNORECASE)
 
 

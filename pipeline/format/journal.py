@@ -1,6 +1,6 @@
 """Where a topic's journal is read: from a gateway, or straight from the Redis that gateways share.
 
-Both give the same rows and the same bookmarks, so a checkpoint made one way goes on the other.
+Both give the same rows and bookmarks, so either can continue a checkpoint of the other.
 """
 
 from __future__ import annotations

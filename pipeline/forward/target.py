@@ -115,7 +115,7 @@ class PositionedTarget(Target, Position, Protocol):
 
 @runtime_checkable
 class DeclaredTarget(Target, Protocol):
-    """A target that is told the types of what it is to write."""
+    """A target that needs the types of the fields that it writes."""
 
     def declare(self, schema: object) -> None:
         """Take the topic's JSON Schema, None if it has none; called once, after `open`."""

@@ -100,7 +100,7 @@ class Checkpoint:
 
     Attributes:
         run: which run of the stream this is; from `with` on. It rises with each: it is the time,
-            so that a folder that was put back from a copy goes on above the runs that it does not
+            so that a folder that was put back from a copy continues above the runs that it does not
             know, and above the last one where the clock was set back.
 
     Raises:

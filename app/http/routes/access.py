@@ -108,8 +108,8 @@ async def show_login(request: Request) -> Response:
 async def logout(request: Request) -> Response:
     """Void the token of the cookie at every gateway, and remove the cookie; 204.
 
-    Copies of the cookie open nothing from then on. Where the token cannot be voided the cookie
-    stays, so that whoever is told to be logged out is.
+    Copies of the cookie open nothing from then on. Where the token cannot be revoked the
+    cookie stays, so that the answer never claims a logout that has not happened.
     """
     subject = await end_login(request)
     if subject is not None:

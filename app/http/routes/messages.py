@@ -290,7 +290,7 @@ async def read_journal(
 ) -> Response:
     """Return the messages after `from`; `Tidegate-Bookmark` is the `from` of the next page."""
     if asked.last is not None and len(asked.given()) > 1:
-        raise Refused("options-invalid", "last stands in place of from and limit.")
+        raise Refused("options-invalid", "Give last, or from and limit, not both.")
     quotas = gateway_of(request).quotas
     with ExitStack() as held:
         held.enter_context(quotas.reading(subject_in(request.scope)))
@@ -316,7 +316,7 @@ async def _journal(
     gateway: Gateway, subject: Subject | None, name: str, asked: JournalRange
 ) -> StreamingResponse:
     limit, start = asked.last or asked.limit, _start_of(asked)
-    # Another gateway may have made it a moment ago, and this one not have heard of it.
+    # Another gateway may have created it a moment ago, and this one does not know it yet.
     await gateway.catalog.seek(name)
     kind = gateway.catalog.get(name).document.kind
     if isinstance(start, Bookmark):
@@ -335,7 +335,7 @@ async def _journal(
         lines = _all_lines(writer, pieces, since_ms)
         return StreamingResponse(lines, media_type=NDJSON, headers=headers)
     frames = held.since(seen, limit)
-    # Where nothing followed, the reader goes on from where it asked.
+    # If there are no more messages, the reader continues from the same position.
     end = held.bookmark(frames[-1].offset) if frames else seen
     headers = {"Tidegate-Bookmark": str(end)}
     return StreamingResponse(_lines(writer, frames), media_type=NDJSON, headers=headers)

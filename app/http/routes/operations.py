@@ -47,7 +47,7 @@ from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
 FAULTS_SHOWN_MAX = 100
-TOPICS_AT_ONCE = 20  # that are looked at in one iteration; each may have 500 lanes
+TOPICS_AT_ONCE = 20  # examined in one iteration; each may have 500 lanes
 router = APIRouter(tags=["operations"], generate_unique_id_function=name_of)
 
 
@@ -67,7 +67,7 @@ async def readyz(request: Request) -> Response:
     """Answer 200 while the store takes writes, else 503 with the reason.
 
     `topics`: those that cannot be used or filled while all others are served, with the reasons.
-    `bus`: what stands under its keys that no gateway wrote, which is passed over. With
+    `bus`: entries under its keys that no gateway wrote, which are ignored. With
     authentication, both are shown only as far as the token of the request grants.
     """
     gateway = gateway_of(request)

@@ -257,7 +257,7 @@ async def _opened(
 
 
 def _number(session: str, last_id: str) -> int:
-    """Return where a reader stands by its last event's id, which is one of this session's.
+    """Return the number in a reader's last event id, which must be one of this session.
 
     Raises:
         Refused: session-unknown.

@@ -141,7 +141,7 @@ async def read_sow(
     write = _text_of(entry, past.bookmark, asked.form, query)
     headers = {"Tidegate-Bookmark": str(past.bookmark), **VARY}
     rows = await query.rows(past.records, held.name)
-    # Of a definition, a subject that sees a part of the topic is told no more than the key.
+    # A subject that sees only a part of the topic may know no more of the definition than the key.
     schema = None if entitlement is not None or entry.schema is None else entry.schema.document
     known = _known_columns(held.definition, schema, asked.form, query)
     encoder = await encoder_for(media_type, rows, write, known)

@@ -95,7 +95,7 @@ _DEFINED = (
     "/v1/topics/{topic}",
     summary="Create a topic or replace its definition",
     responses={
-        200: answer("The topic, defined anew", ref(Topic), headers=ETAG),
+        200: answer("The topic, redefined", ref(Topic), headers=ETAG),
         201: answer("The topic is new", ref(Topic), headers=ETAG),
         **problems(*_DEFINED),
     },
@@ -143,7 +143,7 @@ async def patch_topic(
 
     # The catalog calls this when no other change can come in between.
     def patched(document: TopicDefinition) -> TopicDefinition:
-        # The whole document is parsed anew: a patch may break a rule between fields that it does
+        # The whole document is parsed again: a patch may break a rule between fields that it does
         # not name.
         found = _parsed(gateway, apply(msgspec.json.encode(document.document()), patch))
         _check_source(grants, found)

@@ -24,7 +24,7 @@ if sys.platform != "win32":
 
 # asyncio keeps retrying for each waiting connection when descriptors run out, with a log line and a
 # timer for each, and the clients wait unanswered. The acceptor refuses them at once instead.
-# So many in a row, some 80 us each: a storm of connections must not hold up those that are served.
+# So many in a row, some 80 us each: a storm of connections must not delay those that are served.
 # One while openings of streams wait: those that wait have a parser and a buffer each.
 ACCEPTED_IN_A_ROW_MAX: Final = 4
 OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})

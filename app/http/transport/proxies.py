@@ -52,7 +52,7 @@ class TrustedProxies:
         """Return what the proxy at `peer` says.
 
         Each proxy appends the address that it was asked from. So the client is the last address
-        that is no proxy of ours; what stands before it, the client may have made up.
+        that is no proxy of ours; the client may have made up those before it.
         """
         client = peer
         for text in reversed(_values(fields, b"x-forwarded-for")):

@@ -2,7 +2,7 @@
 
 The position is a record of a compacted topic, and is written in the transaction of its rows, as
 source connectors of Kafka Connect do (KIP-618). So consumers that read committed records see both
-or neither, and a start goes on after what they see.
+or neither, and a start continues after what they see.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _secret(table: TomlTable, folder: Path) -> bytes:
         return base64.b64decode(text.removeprefix(PREFIX), validate=True)
     except binascii.Error:
         raise DefinitionInvalid(
-            f"{table.where(name)}: a secret that begins with {PREFIX} goes on in base64"
+            f"{table.where(name)}: a secret that begins with {PREFIX} continues in base64"
         ) from None
 
 

@@ -39,7 +39,7 @@ GROUP = re.compile(r"\S{1,255}")
 PARTITIONS_SECONDS = 60.0
 """How often the topic is asked for partitions that were added."""
 CONNECT_SECONDS = 1.0
-"""How long the brokers are waited for before their first answer, until errors are looked at."""
+"""How long the brokers are waited for before their first answer, until errors are checked."""
 MESSAGES_MAX = 20_000
 """Messages of all partitions that are read at once: each partition is published by itself."""
 OWN_OPTIONS = {
@@ -269,8 +269,8 @@ def _problem(error: KafkaError, source: KafkaTopic) -> Exception:
 def _lost(source: KafkaTopic, what: str) -> SourceLost:
     return SourceLost(
         f"Kafka no longer holds {what} in topic {source.cluster.topic}: it was deleted after its "
-        "retention time, or the topic was made again; another name of the ingest reads what is "
-        'there, and gaps = "skip" goes on after deleted messages'
+        "retention time, or the topic was recreated; another name of the ingest reads what is "
+        'there, and gaps = "skip" continues after deleted messages'
     )
 
 

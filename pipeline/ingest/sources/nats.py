@@ -133,7 +133,7 @@ class NatsConnector:
         if through is not None and last < through:
             raise SourceLost(
                 f"stream {server.stream} of {server.host} ends at {last} and {through} was "
-                "published: the stream was made again; another name of the ingest reads it"
+                "published: the stream was recreated; another name of the ingest reads it"
             )
         self._after = (last if source.start == NOW else first - 1) if through is None else through
         one = source.subjects[0] if len(source.subjects) == 1 else ""
@@ -188,7 +188,7 @@ class NatsConnector:
         after, stream = self._after, self._server.stream
         said = f"the limits of stream {stream} removed messages after {after} before they were read"
         if not self._source.skips_gaps:
-            raise SourceLost(f'{said}; gaps = "skip" goes on with what is there')
+            raise SourceLost(f'{said}; gaps = "skip" continues with what is there')
         return SourceRecord(None, following.number, str(after), channel=stream, fault=said)
 
 

@@ -122,7 +122,7 @@ class Transaction:
 
     Attributes:
         lsn: position of its commit, which orders transactions.
-        end_lsn: where the log goes on after the commit.
+        end_lsn: where the log continues after the commit.
         size: bytes of its payloads.
     """
 

@@ -242,7 +242,7 @@ class RabbitConnector:
                 "again, another name of the ingest reads it"
             )
         raise SourceLost(
-            f"{place} ends before {published}, which was published: it was made again; another "
+            f"{place} ends before {published}, which was published: it was recreated; another "
             "name of the ingest reads it"
         )
 
@@ -283,7 +283,7 @@ class RabbitConnector:
                 fault = f"deleted before they were read: messages {after + 1} to {number - 1}"
                 if not self._source.skips_gaps:
                     raise SourceLost(
-                        f'{self._source.label}: {fault}; gaps = "skip" goes on with what is there'
+                        f'{self._source.label}: {fault}; gaps = "skip" continues with what is there'
                     )
                 position = str(after + 1)
                 whole.append(SourceRecord(None, number, position, fault=fault))

@@ -139,7 +139,7 @@ class RedisConnector:
         said = f"Redis stream {stream} no longer holds entry {after}, which was read last"
         gone = "it was deleted or trimmed, so messages may be gone"
         if not self._skips_gaps:
-            raise SourceLost(f'{said}: {gone}; gaps = "skip" goes on with what is there')
+            raise SourceLost(f'{said}: {gone}; gaps = "skip" continues with what is there')
         return SourceRecord(None, following.number, after, channel=stream, fault=f"{said}: {gone}")
 
     def _record(self, at: str, fields: Fields) -> SourceRecord:

@@ -77,7 +77,7 @@ def test_an_empty_folder_has_no_topics(tmp_path: Path) -> None:
         ),
         (
             "[topics.px.us]",
-            "a.toml: topic px, field 'us': no such field; a topic's name that has dots stands in",
+            "a.toml: topic px, field 'us': no such field; a topic name with dots must be in",
         ),
         ("[topics.px]\ndescription = 1979-05-27", "a.toml: topic px: JSON has no dates"),
         ("[topics.px]\nschema = {maximum = inf}", "a.toml: topic px: JSON has no dates, no inf"),
@@ -126,7 +126,7 @@ def test_a_topic_stands_in_one_file_only(tmp_path: Path) -> None:
     folder(tmp_path, a="[topics.px]", b="[topics.px]")
     with pytest.raises(TopicFilesInvalid) as wrong:
         read_topic_files(tmp_path, MERGERS)
-    assert str(wrong.value) == "b.toml: topic px: it stands in a.toml already"
+    assert str(wrong.value) == "b.toml: topic px: it is already defined in a.toml"
 
 
 def test_a_folder_that_cannot_be_read(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_places_are_those_in_the_text(text: str) -> None:
 def test_a_flag_stands_alone(name: str) -> None:
     assert TABLE[name].read(None, 0) is True
     for value in ("", "true", "1"):
-        with pytest.raises(OptionsInvalid, match=f"{name}: it stands alone") as no:
+        with pytest.raises(OptionsInvalid, match=f"{name}: it takes no value") as no:
             TABLE[name].read(value, 9)
         assert no.value.position == 9
 

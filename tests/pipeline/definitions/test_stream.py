@@ -87,7 +87,7 @@ def test_a_given_gateway_overrides_the_file_and_the_environment(
         ),
         ('["/a", "$.b.c"]', "[]", "newest.key: expected field paths"),
         ('["/a", "$.b.c"]', '["/a", 1]', "newest.key: expected field paths"),
-        ('["/a", "$.b.c"]', '["/a", "/a"]', "newest.key[1], position 0: a path stands twice"),
+        ('["/a", "$.b.c"]', '["/a", "/a"]', "newest.key[1], position 0: a path is given twice"),
         ('["/a", "$.b.c"]', '["a"]', "newest.key[0], position 0: a field path starts"),
         ('{topic = "ticks.500ms"}', '{topic = "ticks"}', "a topic other than the source"),
         (

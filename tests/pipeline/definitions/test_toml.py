@@ -157,7 +157,7 @@ def test_filters_paths_and_reducers_are_read() -> None:
         ),
         (
             lambda: read_paths(root_table(key=["/a", "/a"]), "key"),
-            "key[1], position 0: a path stands",
+            "key[1], position 0: a path is given",
         ),
         (
             lambda: read_paths(root_table(key=["/a,/b"]), "key"),

@@ -225,7 +225,10 @@ def test_an_answer_that_trickles_or_breaks_holds_nothing_up_and_its_status_count
         ('secret_env = "NOT_SET_HERE"', "secret_env: names no secret, or an empty one"),
         ("", "secret_file: expected it, or secret_env"),
         ('secret_file = "none"', "secret_file: cannot be read"),
-        ('secret_file = "odd"', "secret_file: a secret that begins with whsec_ goes on in base64"),
+        (
+            'secret_file = "odd"',
+            "secret_file: a secret that begins with whsec_ continues in base64",
+        ),
         ('secret_env = "A", secret_file = "secret"', "secret_file: expected it, or secret_env"),
     ],
 )

@@ -34,7 +34,7 @@ WISH = PlanArguments(
     [
         ({}, "none.ndjson: there is no such file"),
         ({"keys": ["a"]}, "--key a: a field path starts with / or $"),
-        ({"keys": ["/a,/a"]}, "--key /a,/a: a path stands twice"),
+        ({"keys": ["/a,/a"]}, "--key /a,/a: a path is given twice"),
         ({"keys": [""]}, "--key : a field path starts"),
         ({"intervals": ["1s,1x"]}, "--interval: expected durations from 1ms to 1d, such as 500ms"),
         ({"intervals": ["2d"]}, "not '2d'"),
