@@ -79,7 +79,9 @@ def restore(backup: Path, path: Path, *, replaces: bool = False) -> Restored:
     folder = StoreFolder.lock(path)
     try:
         if folder.database.exists() and not replaces:
-            raise StoreUnusable(f"There is a store in {path} already; --replace keeps it beside.")
+            raise StoreUnusable(
+                f"There is a store in {path} already; --replace keeps it under another name."
+            )
         copy = path / _RESTORING
         # Left by a restore that was killed.
         copy.unlink(missing_ok=True)

@@ -65,7 +65,7 @@ class SowQuery:
             if values.get(name) and kind in (Kind.TEXT, Kind.BINARY):
                 raise Refused(PARAMETERS[name], f"{name} needs messages with fields.", position=0)
         if "skip_n" in values and "top_n" not in values:
-            raise Refused("options-invalid", "skip_n needs top_n beside it.")
+            raise Refused("options-invalid", "skip_n needs top_n.")
         return cls(
             _parsed(values, "filter", Filter.parse),
             _parsed(values, "order_by", Order.parse),

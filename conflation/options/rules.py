@@ -90,7 +90,7 @@ class Condition(NamedTuple):
 
 
 def _needs(other: str) -> Condition:
-    return Condition(f"{{name}} needs {other} beside it", lambda case: other in case.given)
+    return Condition(f"{{name}} needs {other}", lambda case: other in case.given)
 
 
 def _excludes(other: str, detail: str) -> Condition:
@@ -130,7 +130,7 @@ class Rule(Enum):
         lambda case: not case.reduces_a_key,
     )
     MERGE_KEPT = Condition(
-        "the topic's merge writes to a field of this key: give reduce beside it",
+        "the topic's merge writes to a field of this key: give reduce, too",
         lambda case: not case.merges_the_key,
     )
     KEYED_TOPIC = Condition(
@@ -140,7 +140,7 @@ class Rule(Enum):
     KEYED_GROUPS = Condition(KEYED_TOPIC.detail, lambda case: bool(case.definition.key_spec))
     # Where messages have no fields, the topic itself is the key: each replaces the one before.
     ANY_KEY = Condition(
-        "the topic has no key, so an interval needs conflation_key=[...] beside it",
+        "the topic has no key, so an interval needs conflation_key=[...]",
         lambda case: (
             not (case.has_interval and case.definition.has_fields)
             or bool(case.definition.conflation_key)
@@ -148,9 +148,7 @@ class Rule(Enum):
         ),
     )
     # Without effect it is most likely a mistake, and a silent one (rule option-3).
-    INTERVAL = Condition(
-        "{name} needs a conflation interval beside it", lambda case: case.has_interval
-    )
+    INTERVAL = Condition("{name} needs a conflation interval", lambda case: case.has_interval)
     KEY_BY_KEY = Condition(
         "edge=leading is a matter of each key, not of pace=batch",
         lambda case: (case.given["edge"], case.given.get("pace")) != ("leading", "batch"),

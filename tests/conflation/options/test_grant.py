@@ -298,7 +298,7 @@ def test_an_option_without_effect_gives_a_warning(
 @rule("merge-8")
 def test_the_topic_s_merge_may_not_write_to_the_conflation_key() -> None:
     """A row of the key 1 would have the sum of all its ones in that field."""
-    with pytest.raises(OptionsInvalid, match="give reduce beside it") as raised:
+    with pytest.raises(OptionsInvalid, match="give reduce, too") as raised:
         decided("conflation=1s,conflation_key=[/q]", SUMS)
     assert raised.value.position == 14
     for text in ("conflation=1s", "conflation=1s,conflation_key=[/x]"):

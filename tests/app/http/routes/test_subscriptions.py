@@ -38,7 +38,7 @@ async def test_what_is_granted_is_sent_and_shown() -> None:
         assert granted == {
             "sub": "s1", "topic": "px", "options": "conflation=none,no_defaults", "format": "batch",
             "lane": "conflation=none&filter=/k > 0", "warnings": [
-                "the topic's own max_age is left out: max_age needs a conflation interval beside it"
+                "the topic's own max_age is left out: max_age needs a conflation interval"
             ],
         }  # fmt: skip
         view = await shown(running, session)
@@ -103,7 +103,7 @@ async def test_options_are_laid_over_the_earlier_ones_or_put_in_their_place() ->
         changed = await patched(running, session, options="conflation=none")
         assert changed["options"] == "conflation=none,oof"
         assert changed["warnings"] == [
-            "the earlier max_age is left out: max_age needs a conflation interval beside it"
+            "the earlier max_age is left out: max_age needs a conflation interval"
         ]
         changed = await patched(running, session, options="conflation=4s,replace")
         assert changed["options"] == "conflation=4s,conflation_key=[/k],pace=batch"
