@@ -1,4 +1,4 @@
-"""Tells at the end of every run what was skipped and why: a skip is a promise not checked."""
+"""Reports at the end of every run what was skipped and why: a skipped promise is not checked."""
 
 from __future__ import annotations
 

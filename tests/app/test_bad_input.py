@@ -1,4 +1,4 @@
-"""Bad input: the documented refusal, where it stands, no effect, nothing of it in the answer."""
+"""Bad input: the documented refusal with its position, no effect, and no echo in the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns: which topics they take, and how they stand in a path."""
+"""Patterns: which topics they match, and how they are written in a path."""
 
 from __future__ import annotations
 

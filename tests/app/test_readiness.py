@@ -1,4 +1,4 @@
-"""Whether the gateway should get traffic: as long as its store takes writes, and again then.
+"""Whether the gateway should get traffic: only while its store accepts writes.
 
 Rule cluster-12 is tested here.
 """

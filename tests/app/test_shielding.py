@@ -1,4 +1,4 @@
-"""What was begun is finished, whoever has gone meanwhile."""
+"""Work that was started is finished, even if its caller is cancelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measure of the first value takes the steps of a newcomer, and sees a wrong price."""
+"""The benchmark of the first value follows the steps of a new user, and detects a wrong price."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The load client counts what comes, and a measured process counts whole and leaves nothing."""
+"""The load client counts events, and a measured process is counted whole and leaves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a browser's EventSource does after a refusal: it must come back by itself, or be told."""
+"""After a refusal, a browser's EventSource reconnects by itself, or gets an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway holds at the end, read over HTTP as anybody would."""
+"""What a gateway holds at the end, read over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages for those who come from elsewhere leave out nothing that has a counterpart here."""
+"""The pages for users of other systems leave out nothing that has a counterpart here."""
 
 from __future__ import annotations
 

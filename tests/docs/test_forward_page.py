@@ -1,4 +1,4 @@
-"""The page about forward tells every field of every kind of sink, and no other."""
+"""The page about forward has every field of every kind of sink, and no other."""
 
 from __future__ import annotations
 

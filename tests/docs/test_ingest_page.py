@@ -1,4 +1,4 @@
-"""The page about ingest tells every field of every kind of source, and no other."""
+"""The page about ingest has every field of every kind of source, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on several gateways: its commands can be given, its figures are those of the code."""
+"""The page on several gateways: its commands are valid, its figures are those of the code."""
 
 from __future__ import annotations
 

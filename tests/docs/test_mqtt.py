@@ -1,4 +1,4 @@
-"""What machines say over MQTT comes to a topic: the command of the page, with a real broker."""
+"""Messages over MQTT reach a topic: the command of the page, with a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page about the pipeline tells every field of every source and sink, and no other."""
+"""The page about the pipeline has every field of every source and sink, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's commands run, and what it shows is what comes back."""
+"""The README's commands run, and their output is what it shows."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The requests in docs/semantics get the answers that stand behind them.
+"""The requests in docs/semantics get the answers that are written after them.
 
 A line is `METHOD path {"body"}  Header: value   →   status code-or-JSON`. Each block has a gateway
 with the topic `orders`, one record in it, and a session `{id}` with the subscription `s1`.

@@ -1,4 +1,4 @@
-"""Every fault of the catalogue, played once and short: what it has to leave whole is whole."""
+"""Every fault of the catalogue, played once and briefly: what must survive it has survived."""
 
 from __future__ import annotations
 

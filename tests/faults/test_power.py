@@ -1,4 +1,4 @@
-"""What is left of a file after a loss of power: what was synced, and of the rest anything."""
+"""What a file has after a power failure: all that was synced, and any part of the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns over the wire: one stream over many topics, those made later included."""
+"""Patterns over the wire: one stream over many topics, also those that are created later."""
 
 from __future__ import annotations
 

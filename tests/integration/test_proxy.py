@@ -1,4 +1,4 @@
-"""Behind a proxy: what the gateway believes of it, and of nobody else."""
+"""Behind a proxy: which header fields the gateway trusts, and from which peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Revocations by the topic `tidegate.revoked`: who may write it, what ends, and who hears of it."""
+"""Revocations by the topic `tidegate.revoked`: who may write it, what ends, what clients get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real gateway process ends at SIGTERM, whoever listens and whoever does not."""
+"""A real gateway process ends at SIGTERM, whether its readers read or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two thousand clients are cut at once and all come back at once: nobody misses a message."""
+"""Two thousand clients are cut and reconnect at once: none misses a message."""
 
 from __future__ import annotations
 

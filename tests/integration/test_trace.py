@@ -1,4 +1,4 @@
-"""A trace against a real server: it shows what the stream beside it gets, and changes nothing."""
+"""A trace against a real server: it shows what a stream gets, and does not change that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines that are read together are those that would be read one by one, and nothing else is."""
+"""Lines that are read together are exactly those that would be accepted one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registered functions: known by their names, and held so that they can hurt nobody."""
+"""Registered functions: found by name, and isolated so that a fault in one harms no other work."""
 
 from __future__ import annotations
 

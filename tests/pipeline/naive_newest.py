@@ -1,4 +1,4 @@
-"""The naive answer: one pass over all lines, the newest of each key in a dict."""
+"""The naive result: one pass over all lines, the newest of each key in a dict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A streaming frame read to the end of what there is, into rows that a test can look at.
+"""A streaming frame read to its present end, into rows for a test.
 
 Blocks of files are read as the tasks of a stream read them.
 """

@@ -1,4 +1,4 @@
-"""The examples for Spark users run, and docs/pipeline-spark.md shows what stands in them."""
+"""The examples for Spark users run, and docs/pipeline-spark.md shows their code."""
 
 from __future__ import annotations
 

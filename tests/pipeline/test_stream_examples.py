@@ -1,4 +1,4 @@
-"""The streams of `examples/` run as they stand there, but for the address of a Redis."""
+"""The streams of `examples/` run unchanged, except for the address of a Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client: it connects, hears, and comes back with the last id it has whole. It judges nothing."""
+"""A client: it connects, receives, and reconnects with the last complete id. It judges nothing."""
 
 from __future__ import annotations
 

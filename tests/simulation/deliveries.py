@@ -1,4 +1,4 @@
-"""What one connection was told, as rows with their place in the ledger and their times."""
+"""What one connection received, as rows with their place in the ledger and their times."""
 
 from __future__ import annotations
 

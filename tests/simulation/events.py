@@ -1,4 +1,4 @@
-"""What a client hears: a stream's bytes as events, and events as rows; after the standard."""
+"""What a client receives: a stream's bytes as events, and events as rows; by the standard."""
 
 from __future__ import annotations
 

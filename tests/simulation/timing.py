@@ -1,4 +1,4 @@
-"""When rows came: not too often (I2), not too late (I4), whoever else is slow (I16)."""
+"""When rows arrived: not too often (I2), not too late (I4), however slow others are (I16)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that sends exactly the bytes it is told to, and reads answers off the socket."""
+"""A client that sends exactly the given bytes, and reads answers off the socket."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Hidden rows and hidden fields leave by no way; what could tell them is refused."""
+"""Hidden rows and fields are never sent, and requests that could reveal them are refused."""
 
 from __future__ import annotations
 

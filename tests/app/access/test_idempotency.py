@@ -1,4 +1,4 @@
-"""An `Idempotency-Key` is its subject's own: nobody learns of another's, or keeps it from them."""
+"""An `Idempotency-Key` belongs to its subject: equal keys of other subjects are independent."""
 
 from __future__ import annotations
 

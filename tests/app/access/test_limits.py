@@ -1,4 +1,4 @@
-"""Limits over HTTP: what is refused, how it is said, and that nobody else pays."""
+"""Limits over HTTP: what is refused, the answer, and that other subjects are not affected."""
 
 from __future__ import annotations
 

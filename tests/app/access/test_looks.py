@@ -1,4 +1,4 @@
-"""The look at running streams, once a second: it finds each that is over, and no other."""
+"""The check of running streams, once a second: it ends exactly those whose access has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session is its owner's at every gateway: where it was left, and where it streams."""
+"""Only the owner of a session may use it, at every gateway."""
 
 from __future__ import annotations
 

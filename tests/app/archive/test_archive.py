@@ -1,4 +1,4 @@
-"""A gateway with an archive: what the journal has no more is read there, and nobody notices."""
+"""A gateway with an archive reads there what the journal no longer has, and answers the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a listing of an archive tells, and when it is read again."""
+"""What a listing of an archive contains, and when it is read again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every ending of a command has its exit code and, if it is a bad one, its one line."""
+"""Every end of a command has its exit code and, if it failed, one line that says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals end the command without a word, however early they come: 130, or 143 as process 1."""
+"""Signals end the command without output, however early: 130, or 143 as process 1."""
 
 from __future__ import annotations
 

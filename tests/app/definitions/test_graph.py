@@ -1,4 +1,4 @@
-"""What a definition may be beside all the others."""
+"""Which definitions the definitions of other topics allow."""
 
 from __future__ import annotations
 

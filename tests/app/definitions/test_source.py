@@ -1,4 +1,4 @@
-"""Where a topic's messages come from: what the field `source` takes."""
+"""Where a topic's messages come from: the values of the field `source`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A line for each request, without anything that is somebody's own."""
+"""A line for each request, without personal data or secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is let in, who waits at the door, and who is cut there."""
+"""Which connections are accepted, which wait, and which are closed at once."""
 
 from tidegate.app.figures import ConnectionFigures
 from tidegate.app.http.admission import WAITING_CONNECTIONS_MAX, ConnectionLimits

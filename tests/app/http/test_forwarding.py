@@ -1,4 +1,4 @@
-"""Elsewhere: over HTTP, any gateway answers for the sessions of all."""
+"""Forwarding: over HTTP, any gateway answers for the sessions of all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plain request is answered as by the application, byte for byte; what is odd goes there."""
+"""The hot path answers plain requests byte for byte as the application, and leaves it the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/openapi.json has a schema for whatever an operation takes and answers."""
+"""/openapi.json has a schema for every request and answer of each operation."""
 
 from __future__ import annotations
 

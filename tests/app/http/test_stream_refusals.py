@@ -1,4 +1,4 @@
-"""A refusal that passes is an event to a stream: EventSource never comes back after 429 or 503."""
+"""A stream gets a temporary refusal as an event: EventSource never retries after 429 or 503."""
 
 from __future__ import annotations
 

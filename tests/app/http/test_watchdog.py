@@ -1,4 +1,4 @@
-"""The watchdog of the event loop sees who held it, and costs next to nothing."""
+"""The watchdog of the event loop names what blocked it, and takes almost no time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However many topics there are, a page of metrics stays small, and nothing is left out."""
+"""However many topics there are, a page of metrics is small and complete."""
 
 from __future__ import annotations
 

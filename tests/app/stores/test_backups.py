@@ -1,4 +1,4 @@
-"""A backup is put back whole or not at all, and nobody takes its positions for newer ones."""
+"""A backup is restored whole or not at all, and its positions are never taken for newer ones."""
 
 from __future__ import annotations
 

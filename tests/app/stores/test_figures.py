@@ -1,4 +1,4 @@
-"""Stores that tell their figures."""
+"""The figures of stores."""
 
 from __future__ import annotations
 

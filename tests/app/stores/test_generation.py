@@ -1,6 +1,6 @@
-"""A store that may have gone back in time begins another epoch in every topic, and no other does.
+"""A store that may have gone back in time starts a new epoch in every topic; no other does.
 
-The machine's own word for a start of itself is played here.
+The tests stand in for the machine's boot id.
 """
 
 from __future__ import annotations

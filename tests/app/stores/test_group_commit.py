@@ -1,4 +1,4 @@
-"""Group commit: one transaction for many, answers after it, nobody fails for another's work."""
+"""Group commit: one transaction for many requests, answers after it, independent failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store that survives the process must bring back, however the process ended.
+"""What a store that survives the process must restore, however the process ended.
 
 A crash is a copy of all files, taken while the store is open.
 """

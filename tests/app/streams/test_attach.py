@@ -1,4 +1,4 @@
-"""Joining: how a reader goes on that has seen so much of a session, or nothing of it."""
+"""Attaching: how a reader resumes that has seen a part of a session, or nothing of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream is watched: what it writes and what its peer takes moves its intervals."""
+"""A stream is watched: what it writes and what its peer reads changes its intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a large publish waits for: as long as they take something, and no longer."""
+"""A large publish waits for slow readers as long as they read something, and no longer."""
 
 from __future__ import annotations
 

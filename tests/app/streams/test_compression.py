@@ -1,4 +1,4 @@
-"""Blocks that many streams send, the streams they are a part of, and who gets which coding."""
+"""Blocks that many streams send, the streams that contain them, and which coding is chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer: takes, waits, is told; once it is over it is nobody's business."""
+"""A consumer takes, waits and is woken; once it has been replaced, nothing reaches it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cursor: numbers, the marks they stand for, a thousand steps back and no further."""
+"""The cursor: numbers, the marks that they identify, at most a thousand steps back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of requests about sessions: what they may say, and where what is wrong stands."""
+"""Bodies of requests about sessions: what they may contain, and the position of a mistake."""
 
 from __future__ import annotations
 

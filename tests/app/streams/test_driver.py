@@ -1,4 +1,4 @@
-"""The driver: slices, the one timer, who is woken; the clock is the test's, the loop a real one."""
+"""The driver: slices, the one timer, which streams are woken; a manual clock, a real loop."""
 
 from __future__ import annotations
 

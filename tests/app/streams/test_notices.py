@@ -1,4 +1,4 @@
-"""Late rows: which are, and what is told of the cause."""
+"""Late rows: which rows are late, and the cause that is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress: told where no row carried an id, and only to those who asked."""
+"""Progress is sent where no row had an id, and only to subscriptions with the option."""
 
 from __future__ import annotations
 

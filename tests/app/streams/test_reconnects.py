@@ -1,4 +1,4 @@
-"""Readers that come and go, lose what was on its way, and come back: nothing is lost, ever.
+"""Readers disconnect, lose what was on its way, and reconnect: no row is ever lost.
 
 The client is what it has read of the events, and it may lose the tail of those of its connection.
 Its replicas must come to what the topics hold, its logs to every message in order.

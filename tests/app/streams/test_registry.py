@@ -1,4 +1,4 @@
-"""The registry: sessions that wait, that lapse, that have ended; and what is told of them."""
+"""The registry: sessions that wait, that expire, that have ended; and what is published of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session without a socket: what it asks for, read or not, and what it is told of topics."""
+"""A session without a socket: its subscriptions, with or without a reader, and topic changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large publishes come in pieces that any queue can hold."""
+"""Large publishes are split into pieces that any queue can hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was asked for: where it begins, what a change leaves as it is, when places are of no use."""
+"""Requested subscriptions: where they begin, what a change keeps, when positions are useless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of a session: attached, away, ended."""
+"""How sessions are shown: attached, without a reader, ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The write watch, on sockets whose far ends take what the test says; one test has TCP's own."""
+"""The write watch, on sockets whose peers read what the test says; one test has real TCP."""
 
 from __future__ import annotations
 

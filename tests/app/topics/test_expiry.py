@@ -1,4 +1,4 @@
-"""Expiry: records that are not published again are taken away, those that are stay."""
+"""Expiry: records that are not published again are removed, and the others stay."""
 
 from __future__ import annotations
 

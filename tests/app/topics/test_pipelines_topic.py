@@ -1,4 +1,4 @@
-"""Pipelines alone report their state, in one form."""
+"""Only pipelines report their state, in one form."""
 
 from __future__ import annotations
 

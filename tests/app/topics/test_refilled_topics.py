@@ -1,4 +1,4 @@
-"""A topic is filled as the definition that holds says, whatever becomes of a change."""
+"""A topic is filled by the definition in force, whatever changes fail or succeed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The board against the plainest model there is: every change ever made, looked through anew."""
+"""The board against the simplest model: it keeps every change, and scans all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cohorts: equal members that have had the same take together."""
+"""Cohorts: equal members that have received the same rows take together."""
 
 from __future__ import annotations
 

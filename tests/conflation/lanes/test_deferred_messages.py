@@ -1,4 +1,4 @@
-"""A lane whose interval alone says when rows go is given its messages when its board is read."""
+"""A lane that only has an interval gets its messages when its board is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all lanes have in common: who is in step shares, who is not gets its own answer."""
+"""What all lanes have in common: members in step share a batch, others get their own."""
 
 from __future__ import annotations
 

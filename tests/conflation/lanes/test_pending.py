@@ -1,4 +1,4 @@
-"""Entries by key: which of them a message may join, and in what order they stand."""
+"""Entries by key: which of them a message may join, and their order."""
 
 from __future__ import annotations
 

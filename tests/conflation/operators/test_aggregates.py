@@ -1,4 +1,4 @@
-"""Running aggregates: equal to those made anew of all records, and cheaper."""
+"""Running aggregates: equal to those recomputed from all records, and faster."""
 
 from __future__ import annotations
 

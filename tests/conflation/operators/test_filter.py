@@ -1,4 +1,4 @@
-"""What a filter lets onto a board, and what leaves it again: `oof`."""
+"""Which records a filter puts on a board, and which leave it again: `oof`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a subscription begins with, and how a replay goes over into live rows."""
+"""What a subscription begins with, and how a replay changes to live rows."""
 
 from __future__ import annotations
 

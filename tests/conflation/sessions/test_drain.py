@@ -1,4 +1,4 @@
-"""What is queued for a subscription that ends is told before its end is."""
+"""What is queued for a subscription that ends is sent before its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Going over to other options: what is held is kept (CONTRACT 5.1)."""
+"""A change of options keeps what is held."""
 
 import itertools
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Messages that nobody can send any more: the reader is told, or its subscription ends."""
+"""Messages that can no longer be sent: the reader gets an event, or its subscription ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Full queues are noticed without looking at those that are not."""
+"""Full queues are noticed without a check of those that are not."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who is there: sessions come and go, and the shell is told once."""
+"""The sessions of the engine: opened, closed, and announced once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a subscription is owed beside its lane."""
+"""The rows that a subscription gets in addition to those of its lane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session: its subscriptions take turns, who comes and goes is told before rows."""
+"""A session: its subscriptions take turns; their beginnings and ends are sent before rows."""
 
 from __future__ import annotations
 

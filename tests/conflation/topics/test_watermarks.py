@@ -1,4 +1,4 @@
-"""Alarms ring for whom so much has come, and for nobody else."""
+"""Watermarks are reported for subscribers with that many messages, and for no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A twin stands where its original stood, and goes its own way."""
+"""A copy starts in the state of its original, and is independent of it."""
 
 from __future__ import annotations
 

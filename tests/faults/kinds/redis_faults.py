@@ -1,4 +1,4 @@
-"""Faults of the bus: of Redis itself, and of the road to it."""
+"""Faults of the bus: of Redis itself, and of the connections to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes that are hurt: each is started here, known by its id, and gone at the end."""
+"""The processes that are killed or stopped: started here, known by their ids, ended at the end."""
 
 from __future__ import annotations
 

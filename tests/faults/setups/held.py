@@ -1,4 +1,4 @@
-"""What a gateway holds of a topic, read over HTTP as anybody would."""
+"""What a gateway holds of a topic, read over HTTP."""
 
 from __future__ import annotations
 

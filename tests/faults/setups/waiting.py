@@ -1,4 +1,4 @@
-"""Waiting for what other processes come to, with an end."""
+"""Bounded waits for a state that other processes reach."""
 
 from __future__ import annotations
 

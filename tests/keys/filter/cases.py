@@ -1,4 +1,4 @@
-"""One message, and whether expressions over it say what they must."""
+"""One message, and whether expressions over it have the expected values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start of an archiver mends, where it goes on, and what does not hold it up."""
+"""What a start of an archiver repairs, where it continues, and what does not delay it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic goes into its archive: once, whole, and on from what is there."""
+"""A topic is archived once and whole, and continued from what is there."""
 
 from __future__ import annotations
 

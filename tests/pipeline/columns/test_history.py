@@ -1,4 +1,4 @@
-"""A history is found, and its lines keep their order, wherever they stand."""
+"""A history is found, and its lines keep their order, in whichever files they are."""
 
 from __future__ import annotations
 

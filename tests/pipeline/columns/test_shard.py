@@ -1,4 +1,4 @@
-"""A shard's rows, and its tables: what goes on from a saved shard is as if it had not ended."""
+"""A shard's rows and tables: continuing from saved tables equals never having ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches reach a real gateway once each, whoever repeats them, and whoever else still sends."""
+"""Batches reach a real gateway once each, also if repeated, or if others send, too."""
 
 from __future__ import annotations
 

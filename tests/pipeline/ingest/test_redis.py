@@ -1,4 +1,4 @@
-"""Entries of a Redis stream become messages, each once, whatever is started again."""
+"""Entries of a Redis stream become messages, each once, whichever processes restart."""
 
 from __future__ import annotations
 

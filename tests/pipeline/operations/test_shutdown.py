@@ -1,4 +1,4 @@
-"""The end is asked for by signals, while somebody listens."""
+"""Signals request the end, while a stop listens for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views are held against a recomputation over all records, and against the engine's own groups."""
+"""Views are compared with a recomputation over all records, and with the engine's own groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins are held against a recomputation over all records of both sides."""
+"""Joins are compared with a recomputation over all records of both sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partials come to what an aggregate over all values says, wherever the records are."""
+"""Partials add up to the aggregate over all values, in whichever partials the records are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock that stands until a test moves it, for drivers whose timers the test fires itself."""
+"""A clock that only a test moves, for drivers whose timers the test fires itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of somebody else's on a loopback port, which can be killed and started again."""
+"""A third-party server on a loopback port, which can be killed and restarted."""
 
 from __future__ import annotations
 

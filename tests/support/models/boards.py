@@ -1,4 +1,4 @@
-"""The naive model of boards: every message is kept, and every question looks through all.
+"""The naive model of boards: every message is kept, and every query scans all of them.
 
 It is written from the rules in docs/semantics, not from the engine, and shares no code with
 it. What a topic's records are, what stands on a board, and what happened there, message by

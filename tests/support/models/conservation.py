@@ -1,4 +1,4 @@
-"""Conservation: every message that a subscription matches is told of exactly once.
+"""Conservation: every message that a subscription matches is accounted for exactly once.
 
 Each message carries its own number in a list, and every rule by which rows are combined here
 joins these lists. So a row says by itself which messages it stands for, whatever happened to the

@@ -1,4 +1,4 @@
-"""An engine and its naive model in step: each verb goes to both, then all that shows is compared.
+"""An engine and its naive model in step: each call goes to both, then all results are compared.
 
 Fast takers are served like sessions with an open socket: whenever the engine announces them they
 take everything. Slow ones take what they are told to.

@@ -1,4 +1,4 @@
-"""The naive model: every message ever published is kept, and every question looks through all.
+"""The naive model: every message ever published is kept, and every query scans all of them.
 
 It is written from the rules in docs/semantics, not from the engine, and shares no code with
 it. Keys are tuples of field values; a topic without key has the one key `()`.

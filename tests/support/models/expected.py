@@ -1,4 +1,4 @@
-"""Look-ups in a model that fail where the engine did what the model does not know of."""
+"""Lookups in a model that fail where the engine did something that the model does not know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client was told so far, and what happened on the board that it listens to."""
+"""What a client has received so far, and what happened on the board that it follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row with a value, held against the rules: what it stands for, its delta, its time."""
+"""A row with a value, checked by the rules: the messages it stands for, its delta, its time."""
 
 from __future__ import annotations
 

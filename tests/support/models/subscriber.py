@@ -1,4 +1,4 @@
-"""One subscription and all that it was told, held against the rules row by row.
+"""One subscription and all that it received, checked against the rules row by row.
 
 The subscriber does what a client does: a value replaces, a delta is applied, a removal takes away.
 What it then holds is compared with what the naive model says (tests/support/models/boards.py).

@@ -1,4 +1,4 @@
-"""The demo from its first line to its last, started as people start it."""
+"""The demo from its first line to its last, started as users start it."""
 
 from __future__ import annotations
 

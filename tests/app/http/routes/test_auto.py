@@ -1,4 +1,4 @@
-"""`GET …/auto` over HTTP: where an interval stands, and how it came there."""
+"""`GET …/auto` over HTTP: the present interval, and the changes that led to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages and commits over HTTP: kept aside, then published in one step."""
+"""Stages and commits over HTTP: stored, then published in one step."""
 
 from __future__ import annotations
 

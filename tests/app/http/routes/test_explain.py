@@ -1,4 +1,4 @@
-"""What explaining says, beside what subscribing then does."""
+"""What `/v1/explain` says equals what subscribing then does."""
 
 from __future__ import annotations
 

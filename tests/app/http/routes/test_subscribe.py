@@ -1,4 +1,4 @@
-"""Subscribing over HTTP: commands, formats, snapshots, ways back."""
+"""Subscribing over HTTP: commands, formats, snapshots, resumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OpenSSL is told: versions, certificates of the gateway and of its clients."""
+"""The settings of OpenSSL: versions, certificates of the gateway and of its clients."""
 
 from __future__ import annotations
 
