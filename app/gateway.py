@@ -390,7 +390,7 @@ class Gateway:
                 *(self.catch_up(topic, mark, by=subject) for topic, mark in places)
             )
             # Looked at last: while this gateway catches up, another one may take the session, and a
-            # reader that is attached to it then would be served beside the one over there.
+            # reader that is attached to it then would be served as well as the one over there.
             if self.peers.has(session_id):
                 session = self.sessions.get(session_id)
                 # The client may have given this request up for that of the present reader, which

@@ -1,4 +1,4 @@
-"""Access: what authentication adds to a flush, beside the same gateway without it.
+"""Access: what authentication adds to a flush, compared with the same gateway without it.
 
 Every reader is a subject of its own, with a token of its own. Equal entitlements share lanes, so
 subjects of ten roles with a filter each should cost what ten filters cost that readers ask for.

@@ -201,7 +201,7 @@ def _scrolls(watched: Watched, name: str) -> Iterator[Figure]:
 
 @contextmanager
 def browser_on_all_cores() -> Iterator[Browser]:
-    """Start a Chromium that may use all cores: its compositor is a program beside the page's."""
+    """Start a Chromium that may use all cores: its compositor is a separate process."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {SERVER_CORE, LOAD_CORE})
     try:

@@ -1,4 +1,4 @@
-"""Compression: bytes and CPU of a flush to 500 clients with gzip, beside the same without.
+"""Compression: bytes and CPU of a flush to 500 clients with gzip, compared with the same without.
 
 A compressed event cannot be counted by what it holds. Each flush ends with a mark of deflate's, so
 those are counted, and one client of another kind decodes its stream and counts the rows.

@@ -1,4 +1,4 @@
-"""Fan-out: the CPU time of one event at one of many subscribers, beside the peers'.
+"""Fan-out: the CPU time of one event at one of many subscribers, compared with peers.
 
 Every server gets the same work in the same run, on the same core: so many clients, so many messages
 a flush, events of 150 bytes as SSE. An event counts when it has arrived. The time of publishing is

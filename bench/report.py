@@ -157,7 +157,7 @@ def changes(before: Part, now: Part) -> Iterator[Change]:
     """Yield the change of each figure that both runs have and that is compared.
 
     CPU times are divided by the time of a fixed piece of work, because another core, or the same
-    one beside busier neighbors, is faster or slower for everything.
+    one with busier neighbors, is faster or slower for everything.
     """
     old = before.by_name()
     for name, figure in now.by_name().items():

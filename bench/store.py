@@ -1,4 +1,4 @@
-"""The cost of storing: bulk publishing into the SQLite store, beside a store in memory.
+"""The cost of storing: bulk publishing into the SQLite store and into one in memory.
 
 All gateways run at once and are measured in turn, so that other load of the machine affects each.
 """

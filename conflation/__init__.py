@@ -7,7 +7,7 @@
     operators/  what of a topic goes on a board: a filter, a window, groups
     lanes/      what equal subscriptions share: position, deadline, the batch flushed last;
                 a member is one subscription in its lane, normally only a position;
-                a pending entry is what a lane holds of a key beside the board
+                a pending entry is what a lane holds of a key in addition to the board
     topics/     a topic's numbering, and its feeds: a board with its operator and its lanes
     sessions/   sessions and their subscribers: backfill, changes of lane, queues, accounting
     engine      the API: callers pass the time as `now`, and `schedule` says when to call again

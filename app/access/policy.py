@@ -50,7 +50,7 @@ class Policy:
         revoked = document.get("revoked", [])
         limits = document.get("limits", {})
         if not isinstance(claim, str) or bool(claim) != bool(grants or limits):
-            raise PolicyInvalid("claim: the name of a claim, beside the grants of its values")
+            raise PolicyInvalid("claim: the name of a claim, next to the grants of its values")
         certificates = document.get("certificates", {})
         if not isinstance(grants, dict):
             raise PolicyInvalid("grants: a list of grants for each value of the claim")

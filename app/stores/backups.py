@@ -126,7 +126,7 @@ def _copy(backup: Path, copy: Path) -> None:
 
 
 def _rename(database: Path) -> Path:
-    """Rename a store after merging its log: the new store would read a log left beside it.
+    """Rename a store after merging its log: the new store would read a log that was left there.
 
     Existing files keep their names, because each may be the only copy of its data.
     """

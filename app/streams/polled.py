@@ -221,7 +221,7 @@ class PolledStream:
         if len(self._asked) > POSITIONS_MAX:
             self._forget_asked()
         if since is not None and self._is_in_step(since):
-            return Page(since, self._source.past_others(self._topic, since))
+            return Page(since, self._source.skip_unmatched(self._topic, since))
         page = self._pages.get(since)
         return self._make_page(since) if page is None else page
 

@@ -32,7 +32,7 @@ BYTES_AT_ONCE: Final = 1 << 20
 
 MARK_BYTES: Final = 5
 RESET: Final = b'{"headers":{"control":"reset"}}'
-"""The row that lets a reader clear what it has."""
+"""The row at which a reader clears what it has."""
 
 
 class RowForm(StrEnum):
@@ -144,7 +144,7 @@ class PageSource(Protocol):
     mark: str
 
     def begin(self, topic: Topic) -> None:
-        """Begin, before the first position is given: from now on removals have to be known."""
+        """Prepare the source before the first position is given: from then on it knows removals."""
         ...
 
     def page(self, topic: Topic, since: Position | None) -> Page:
@@ -155,7 +155,7 @@ class PageSource(Protocol):
         """
         ...
 
-    def past_others(self, topic: Topic, since: Position) -> Position:
+    def skip_unmatched(self, topic: Topic, since: Position) -> Position:
         """Return a later position, if no message between the two matches."""
         ...
 
@@ -209,11 +209,11 @@ class RecordPages:
         return Page(since, end, b"[" + b",".join(rows) + b"]", len(rows), is_last)
 
     def begin(self, topic: Topic) -> None:
-        """Begin, before the first position is given: from now on removals have to be known."""
+        """Prepare the source before the first position is given: from then on it knows removals."""
         self._board(topic)
 
-    def past_others(self, topic: Topic, since: Position) -> Position:
-        """Return the position itself: a board answers it however many others have changed."""
+    def skip_unmatched(self, topic: Topic, since: Position) -> Position:
+        """Return the position itself: a board can answer it however many messages do not match."""
         return since
 
     def _board(self, topic: Topic) -> Board:
@@ -256,7 +256,7 @@ class JournalPages:
         self._matches = None if wanted is None else wanted.matcher(subscription.topic)
         self._shown = shown_as(subscription.lane_id.select)
         self._kind = kind
-        self._others = "", 0, 0  # epoch and offsets: no message after `1` up to `2` matches
+        self._unmatched = "", 0, 0  # epoch, start, end: no message in between matches
 
     def begin(self, topic: Topic) -> None:
         """Do nothing: the journal knows how far back it reaches."""
@@ -288,12 +288,12 @@ class JournalPages:
         end = Position(topic.epoch, through, mark=self.mark)
         return Page(since, end, b"[" + b",".join(rows) + b"]", len(rows), is_last)
 
-    def past_others(self, topic: Topic, since: Position) -> Position:
+    def skip_unmatched(self, topic: Topic, since: Position) -> Position:
         """Return the position before the next message that matches, as far as one call searches.
 
-        A reader that stays behind would be refused once the journal is trimmed.
+        A reader that stayed behind would be refused once the journal is trimmed.
         """
-        epoch, after, through = self._others
+        epoch, after, through = self._unmatched
         if epoch != since.epoch or not after <= since.offset <= through:
             after = through = since.offset
         if since.epoch != topic.epoch or not topic.journal_reaches(Bookmark(since.epoch, through)):
@@ -302,7 +302,7 @@ class JournalPages:
             if self._is_shown(frame):
                 break
             through = frame.offset
-        self._others = since.epoch, after, through
+        self._unmatched = since.epoch, after, through
         return Position(since.epoch, through, mark=self.mark)
 
     def _is_shown(self, frame: Frame) -> bool:

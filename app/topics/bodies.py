@@ -71,7 +71,7 @@ def read_envelope(text: bytes) -> Envelope:
         check_json(key_text)
         record_key = canonical_key(key_text)
     if line.reason is not None:
-        # A value beside it has no effect, and is no license for a body that is not JSON.
+        # Its value has no effect, but the body must be JSON all the same.
         if value:
             check_json(value)
         return Envelope(b"", record_key, _reason(line))

@@ -312,7 +312,7 @@ class Ingest:
             return self._removal(entry, envelope, line)
         self._check_size(entry, envelope.value, line)
         record_key = entry.key_of(envelope.value) if entry.key_of else ""
-        # A key beside the value is allowed, because envelopes are sent on as they were read.
+        # A key is allowed as well as a value, because envelopes are sent on as they were read.
         if envelope.record_key not in (None, record_key):
             raise KeyInvalid("the key is not the one that the value says")
         entry.check_schema(envelope.value, line)

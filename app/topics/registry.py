@@ -170,7 +170,7 @@ class Fault(NamedTuple):
 class TopicRegistry:
     """Topics by name. Each change here is made in the engine in the same step.
 
-    Unusable topics are kept beside them: they exist, and have no entry. `revision` grows with each
+    Unusable topics are kept separately: they exist, and have no entry. `revision` grows with each
     change, so that decisions about topics over several iterations can be repeated.
     """
 

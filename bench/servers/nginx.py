@@ -38,7 +38,7 @@ def nginx(folder: Path, text: str, port: int, module: Path | None = None) -> Ite
 
     Args:
         folder: its own.
-        text: what stands in `http` beside what each benchmark wants.
+        text: the lines in `http` in addition to those of every benchmark.
         port: on which it listens, by this text.
         module: one to load.
     """

@@ -1,1 +1,1 @@
-"""Measurements of the pipeline: beside Spark's own means, beside polars, and beside the engine."""
+"""Measurements of the pipeline, compared with Spark's own means, polars, and the engine."""

@@ -1,4 +1,4 @@
-"""Conflation on Spark beside parsing alone, Spark's own state, and polars.
+"""Conflation on Spark, compared with parsing only, Spark's own state, and polars.
 
 `python -m bench pipeline` fails if the deliveries of polars are not the same, or the figures of the
 planner are not those of a loop.

@@ -3,7 +3,7 @@
 There are three kinds of lanes, and each counts positions in its own way:
 
     IntervalLane      an interval, answered by the board alone; positions are offsets
-    StatefulLane      an interval with state beside the board; positions count flushes
+    StatefulLane      an interval with state in addition to the board; positions count flushes
     EveryMessageLane  `conflation=none`: every message in order; positions are offsets
 
 `take` serves a member (`member.py`) from its position: the flush that all get, or rows of its own.

@@ -256,8 +256,8 @@ class PendingKeys:
                 continue
             # What kept them apart was before the join, and is not here.
             is_alone = entry.is_retraction and len(self.of_key(entry.board_key)) == 1
-            beside = () if is_alone else apart
-            joined = self.merge(entry.board_key, part, sealed=entry.sealed, apart=beside)
+            kept_apart = () if is_alone else apart
+            joined = self.merge(entry.board_key, part, sealed=entry.sealed, apart=kept_apart)
             if joined is None:
                 joined = taken = self.open(entry.board_key, part, sealed=entry.sealed)
                 taken.match = entry.match

@@ -1,4 +1,4 @@
-"""The stateful lane: an interval for all keys or each, with pending entries beside the board."""
+"""The stateful lane: an interval for all keys or each, with pending entries."""
 
 from __future__ import annotations
 

@@ -401,10 +401,10 @@ def lane_text(lane_id: LaneId) -> str:
     shown = Shown(receipt=lane_id.counted)
     anyone = Subscription("", Command.SUBSCRIBE, lane_id, shown=shown)
     feed = lane_id.feed
-    beside = {
+    parameters = {
         "command": "delta_subscribe" if lane_id.delta else None,
         "filter": feed.filter,
         "order_by": feed.shape.order if isinstance(feed.shape, Window) else None,
     }
-    texts = (f"&{name}={value}" for name, value in beside.items() if value is not None)
+    texts = (f"&{name}={value}" for name, value in parameters.items() if value is not None)
     return granted(anyone) + "".join(texts)

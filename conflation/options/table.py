@@ -129,7 +129,7 @@ def _begins_paused(given: Subscription) -> bool:
 
 def _start(given: Subscription) -> object:
     if given.replay is None:
-        # From now on there is nothing to replay, but `pause` needs a bookmark beside it.
+        # From now on there is nothing to replay, but `pause` needs a bookmark.
         return NOW if _begins_paused(given) else None
     return START if given.replay.start is None else given.replay.start
 

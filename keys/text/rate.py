@@ -12,7 +12,7 @@ _RATE = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _NUMBER = re.compile(r"[0-9]{0,9}(?:\.[0-9]{1,3})?", re.ASCII)
-# Decimal units: a rate is read beside networks, which count so.
+# Decimal units: a rate is compared with networks, which use them.
 _BYTES = {"KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 
 

@@ -157,7 +157,7 @@ class Archiving(QueryStream):
     def _archive(self, rows: DataFrame, epoch: str, number: int) -> None:
         """Write the new rows of a batch in one task, and publish the files one by one."""
         folder, edge = self._folder, self._edge(epoch)
-        # A task may outlive a driver that was killed, and write on beside those of the next one.
+        # A task may outlive a driver that was killed, and write while those of the next one do.
         unfinished, attempts = folder.unfinished, f"{self._run}.{number}"
 
         def write_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

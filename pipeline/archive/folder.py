@@ -78,7 +78,7 @@ class TopicFolder:
         return self.path / "_topic.json"
 
     def write_shape(self, shape: TopicShape) -> None:
-        """Keep the key and the type of the topic beside its messages."""
+        """Store the key and the type of the topic with its messages."""
         write(self._shape_path, msgspec.json.encode(shape))
 
     def shape(self) -> TopicShape | None:

@@ -31,11 +31,13 @@ from tidegate.pipeline.files.parquet_rows import parquet_rows
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-BLOCKS = "file string, block long, end long, block_format string, beside string, content binary"
+BLOCKS = (
+    "file string, block long, end long, block_format string, folder_fields string, content binary"
+)
 """A block of a file as a row: `file` and `block` (its first byte) as in PUBLISHED, and its end.
 
-`block_format` is a `BlockFormat` as text (null: NDJSON), `beside` what the names of its folders
-add to each row, as an object. `content` is the file where tasks cannot open it.
+`block_format` is a `BlockFormat` as text (null: NDJSON), `folder_fields` an object with the fields
+that the names of its folders add to each row. `content` is the file where tasks cannot open it.
 """
 
 PAGES = "page binary"
@@ -65,13 +67,13 @@ def blocks_of(
     tasks: int,
     *,
     block_format: BlockFormat | None = None,
-    beside: Column | None = None,
+    folder_fields: Column | None = None,
     content: Column | None = None,
 ) -> DataFrame:
     """Return the blocks (`BLOCKS`) of files, shared among some tasks; of `content` one a file."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
-    said = {"file": file, "size": size, "beside": beside, "content": content}
+    said = {"file": file, "size": size, "folder_fields": folder_fields, "content": content}
     nothing = {"content": "binary"}
     given = [
         (F.lit(None).cast(nothing.get(name, "string")) if column is None else column).alias(name)
@@ -89,7 +91,7 @@ def blocks_of(
         F.lit(None if block_format is None else block_format.text)
         .cast("string")
         .alias("block_format"),
-        "beside",
+        "folder_fields",
         "content",
     )
     # By hand: Spark groups whole files, so that a large one would be read by a single task.
@@ -177,7 +179,7 @@ def _rows_of(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of a block, and the number of the first."""
     block_format, start, end = _block_format(block["block_format"]), block["block"], block["end"]
-    beside = (block["beside"] or "{}")[1:-1]
+    folder_fields = (block["folder_fields"] or "{}")[1:-1]
     address, row = file_name(block["file"]), 0
     try:
         if block_format.format == "parquet":
@@ -187,7 +189,7 @@ def _rows_of(
                 files, path = block_format.opened(address)
                 opened = files.open_input_file(path)
             with opened:
-                for columns in parquet_rows(opened, block_format, start, end, beside):
+                for columns in parquet_rows(opened, block_format, start, end, folder_fields):
                     rows = published_rows(**columns)
                     yield row, rows
                     row += len(rows)
@@ -196,7 +198,7 @@ def _rows_of(
         if block_format.format == "csv":
             lines = (_lines(text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")) for text in texts)
             without_breaks = (_without_breaks(each) for each in lines)
-            yield from read_csv(without_breaks, block_format, beside, part)
+            yield from read_csv(without_breaks, block_format, folder_fields, part)
             return
         for text in texts:
             rows = published_rows(body=_lines(text))
@@ -209,7 +211,7 @@ def _rows_of(
 
 
 def read_csv(
-    lines: Iterable[pa.Array], block_format: BlockFormat, beside: str, part: str
+    lines: Iterable[pa.Array], block_format: BlockFormat, folder_fields: str, part: str
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the lines of one block of CSV as PUBLISHED rows.
 
@@ -218,7 +220,9 @@ def read_csv(
     """
     has_header = block_format.has_header and file_and_block(part)[1] == 0
     try:
-        for row, bodies, refused in csv_rows(lines, block_format, beside, has_header=has_header):
+        for row, bodies, refused in csv_rows(
+            lines, block_format, folder_fields, has_header=has_header
+        ):
             numbers = pa.array(np.arange(row + 1, row + 1 + len(bodies)), pa.int64())
             yield row, published_rows(position=numbers, body=bodies, refused=refused)
     except HeaderInvalidError as error:
@@ -228,13 +232,13 @@ def read_csv(
 def csv_published(
     batches: Iterator[pa.RecordBatch], block_format: BlockFormat
 ) -> Iterator[pa.RecordBatch]:
-    """Yield lines of CSV that Spark has read as PUBLISHED rows; `beside` is as in BLOCKS."""
+    """Yield lines of CSV that Spark has read as PUBLISHED rows; `folder_fields` is as in BLOCKS."""
     for part, found in groupby(lines_by_block(batches), lambda found: found[0]):
         pieces_of_part = (piece for _, _, piece in found)
         first = next(pieces_of_part)
-        beside = (first.column("beside")[0].as_py() or "{}")[1:-1]
+        folder_fields = (first.column("folder_fields")[0].as_py() or "{}")[1:-1]
         lines = (piece.column("body") for piece in chain([first], pieces_of_part))
-        for _, rows in read_csv(lines, block_format, beside, part):
+        for _, rows in read_csv(lines, block_format, folder_fields, part):
             yield placed(rows, *file_and_block(part))
 
 

@@ -24,7 +24,7 @@ def check_history(path: Path) -> None:
     """Check a history before Spark is started, which takes seconds.
 
     Raises:
-        HistoryUnreadable: nothing there, nothing in it, or Parquet beside other files.
+        HistoryUnreadable: nothing there, nothing in it, or Parquet together with other files.
     """
     if not path.exists():
         raise HistoryUnreadable(f"{path}: there is no such file or folder")

@@ -278,7 +278,7 @@ def _conflate_shard(
     yield from shard.settle()
     before, shards = shard.shards, shard.shards * SPLIT
     table, conflation, now_ns = saved(shard), shard.conflation, shard.now_ns
-    del shard  # or it would stay beside those that it is split into
+    del shard  # or it would stay in memory with those that it is split into
     numbers = range(number, shards, before)
     # Where Spark has its own files, which go with it if this task is killed.
     spark_folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]

@@ -235,7 +235,7 @@ _CARRIED = ["greatest_ns", "positions", "firsts", "counts", "published_ms", "gon
 class Messages:
     """Messages in order of publication, each put, removed, or not wanted by the filter.
 
-    EARLIEST_NS, NEVER_MS, PUT and the reasons beside it are those of `columns/conflation.py`. A row
+    EARLIEST_NS, NEVER_MS, PUT and the other reasons are those of `columns/conflation.py`. A row
     of `combined` stands for several.
 
     Attributes:

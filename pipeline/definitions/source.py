@@ -31,7 +31,7 @@ ROWS_PER_SECOND_MAX = 1_000_000
 
 def redis_place(address: str) -> str:
     """Return the address of a Redis without password and options, but with its database."""
-    # It goes before the one of the path, and is the only way to name one beside a socket.
+    # It goes before the one of the path, and is the only way to name one with a socket.
     database = parse_qs(urlsplit(address).query).get("db", [])
     return f"{place_of(address)} db {database[0]}" if database else place_of(address)
 

@@ -46,9 +46,13 @@ class HeaderInvalidError(ValueError):
 
 
 def csv_rows(
-    lines_of_block: Iterable[pa.Array], block_format: BlockFormat, beside: str, *, has_header: bool
+    lines_of_block: Iterable[pa.Array],
+    block_format: BlockFormat,
+    folder_fields: str,
+    *,
+    has_header: bool,
 ) -> Iterator[Rows]:
-    """Yield the rows of a block without its header; `beside` as in `objects_of`.
+    """Yield the rows of a block without its header; `folder_fields` as in `objects_of`.
 
     Raises:
         HeaderInvalidError: the header does not name the columns.
@@ -65,7 +69,7 @@ def csv_rows(
                 has_header = False
             lines = lines.slice(first + 1)
         if len(lines):
-            yield Rows(row + given - len(lines), *_read(lines, block_format, beside))
+            yield Rows(row + given - len(lines), *_read(lines, block_format, folder_fields))
         row += given
 
 
@@ -81,7 +85,9 @@ def _require_header(number: int, line: bytes, block_format: BlockFormat) -> None
         raise HeaderInvalidError(number, reason)
 
 
-def _read(lines: pa.Array, block_format: BlockFormat, beside: str) -> tuple[pa.Array, pa.Array]:
+def _read(
+    lines: pa.Array, block_format: BlockFormat, folder_fields: str
+) -> tuple[pa.Array, pa.Array]:
     """Return bodies and reasons."""
     is_text = _is_utf_8(lines)
     texts = lines.filter(pa.array(is_text)).view(pa.string())
@@ -107,7 +113,7 @@ def _read(lines: pa.Array, block_format: BlockFormat, beside: str) -> tuple[pa.A
             reasons[rows[at]] = reasons[rows[at]] or beyond[at].as_py()
     is_object = np.zeros(len(lines), np.bool_)
     is_object[rows] = [reason is None for reason in reasons[rows].tolist()]
-    objects = objects_of(block_format.fields, values, beside).view(pa.binary())
+    objects = objects_of(block_format.fields, values, folder_fields).view(pa.binary())
     if is_object.all():
         return objects, pa.nulls(len(lines), pa.string())
     objects = objects.filter(pa.array(is_object[rows]))

@@ -58,8 +58,10 @@ def arrow_type(kind: str) -> pa.DataType:
 # --- objects
 
 
-def objects_of(fields: Sequence[Field], columns: Sequence[pa.Array], beside: str = "") -> pa.Array:
-    """Return an object for each row; `beside` are more fields of every object, as `"day":7`."""
+def objects_of(
+    fields: Sequence[Field], columns: Sequence[pa.Array], folder_fields: str = ""
+) -> pa.Array:
+    """Return an object for each row; `folder_fields`: more fields of each, as `"day":7`."""
     parts: list[Part] = []
     for field, column in zip(fields, columns, strict=True):
         texts = texts_of(field.kind, column)
@@ -67,11 +69,11 @@ def objects_of(fields: Sequence[Field], columns: Sequence[pa.Array], beside: str
         pair = [f",{quoted(field.name)}:{mark}", texts, mark]
         # A null makes its whole pair null, which the object leaves out.
         parts += [joined(*pair)] if texts.null_count else pair
-    ending = f",{beside}}}" if beside else "}"
+    ending = f",{folder_fields}}}" if folder_fields else "}"
     pairs = pc.binary_join_element_wise(*parts, ending, "", null_handling="skip")
     # Any pair may be the first, so each begins with a comma; the brace replaces the first one.
     objects = pc.binary_replace_slice(pairs, 0, 1, "{")
-    return objects if beside else pc.if_else(pc.equal(pairs, ending), "{}", objects)
+    return objects if folder_fields else pc.if_else(pc.equal(pairs, ending), "{}", objects)
 
 
 def joined(*parts: Part) -> pa.Array:

@@ -39,7 +39,7 @@ _TAKEN = {
 
 
 def parquet_rows(
-    source: Any, block_format: BlockFormat, start: int, end: int, beside: str
+    source: Any, block_format: BlockFormat, start: int, end: int, folder_fields: str
 ) -> Iterator[Columns]:
     """Yield the rows of the row groups that begin in a block, as columns of PUBLISHED.
 
@@ -56,7 +56,7 @@ def parquet_rows(
                 size = max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // row_bytes))
                 # One by one: a file may have more groups than a worker has memory for.
                 for batch in file.iter_batches(size, row_groups=[group], use_threads=False):
-                    yield _published(batch, block_format, beside)
+                    yield _published(batch, block_format, folder_fields)
 
 
 def _begin(group: pq.RowGroupMetaData) -> int:
@@ -65,11 +65,13 @@ def _begin(group: pq.RowGroupMetaData) -> int:
     return min(int(page) for page in pages if page)
 
 
-def _published(batch: pa.RecordBatch, block_format: BlockFormat, beside: str) -> Columns:
+def _published(batch: pa.RecordBatch, block_format: BlockFormat, folder_fields: str) -> Columns:
     columns = {field.name: _column(batch, field) for field in block_format.fields}
     kinds = {field.name: field.kind for field in block_format.fields}
     if kinds.get("value") not in _TEXTS:
-        bodies = objects_of(block_format.fields, [*columns.values()], beside).view(pa.binary())
+        bodies = objects_of(block_format.fields, [*columns.values()], folder_fields).view(
+            pa.binary()
+        )
         beyond = beyond_json(block_format.fields, [*columns.values()])
         if beyond is None or block_format.is_history:
             return {"body": bodies}

@@ -110,7 +110,7 @@ class Position(Protocol):
 
 @runtime_checkable
 class PositionedTarget(Target, Position, Protocol):
-    """A target that keeps its position beside its rows, so that each row arrives exactly once."""
+    """A target that stores its position with its rows, so that each row arrives exactly once."""
 
 
 @runtime_checkable

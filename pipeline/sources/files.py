@@ -64,7 +64,7 @@ def read_files(spark: SparkSession, source: FilesSource) -> DataFrame:
         F.col("length"),
         shuffle_partitions(spark),
         block_format=_block_format(spark, source, of_folders),
-        beside=_beside(of_folders),
+        folder_fields=_folder_fields(of_folders),
         content=None if can_open else F.col("content"),
     )
 
@@ -79,11 +79,13 @@ def _lines(
     if not is_csv:
         return published(lines, **_place(), body=F.col("value"))
     of_folders = lines.columns[1:]
-    beside = _beside(of_folders)
+    folder_fields = _folder_fields(of_folders)
     given = lines.select(
         *(column.alias(name) for name, column in _place().items()),
         F.col("value").cast("binary").alias("body"),
-        (F.lit(None).cast("string") if beside is None else beside).alias("beside"),
+        (F.lit(None).cast("string") if folder_fields is None else folder_fields).alias(
+            "folder_fields"
+        ),
     )
     read = partial(csv_published, block_format=_block_format(spark, source, of_folders))
     return given.mapInArrow(read, PUBLISHED)
@@ -96,7 +98,7 @@ def _place() -> dict[str, Column]:
     return {"file": file, "block": F.col("_metadata.file_block_start")}
 
 
-def _beside(of_folders: list[str]) -> Column | None:
+def _folder_fields(of_folders: list[str]) -> Column | None:
     """Return the columns that the names of folders make, as an object; None without such."""
     columns = [F.col("`" + name.replace("`", "``") + "`") for name in of_folders]
     return F.to_json(F.struct(*columns)) if columns else None

@@ -1,4 +1,4 @@
-"""Held state: tables that outlive a batch, beside Spark's own checkpoint.
+"""Held state: tables that outlive a batch, in addition to Spark's own checkpoint.
 
     <checkpoint>/held/<batch>/<shard>.arrow   what a shard holds after a batch
     <checkpoint>/held/ended                   the batch after which all that was held went out
@@ -123,7 +123,7 @@ class ShardState:
             stream.write_table(table)
 
     def notes(self, path: Path) -> Mapping[bytes, bytes]:
-        """Return what the schema of a table notes beside its columns.
+        """Return the metadata in the schema of a table.
 
         Raises:
             CheckpointUnusable: it cannot be read.

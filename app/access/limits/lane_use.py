@@ -16,8 +16,8 @@ Wanted = tuple[str, LaneId]
 class _TopicLanes:
     """The lanes of one topic, by how a message finds them.
 
-    Every message reaches a lane whose filter must be tried. A filter that a field must equal a
-    constant for is found by that constant; the field is read in every message all the same.
+    Every message reaches a lane whose filter must be tried. A filter that requires a field to equal
+    a constant is found by that constant, for which the field is read in every message.
     """
 
     __slots__ = ("by_path", "tried")
@@ -27,7 +27,7 @@ class _TopicLanes:
         self.by_path: dict[FieldPath, Counter[str]] = {}
 
     def reached(self, lane_id: LaneId) -> int:
-        """Return how many lanes and fields a message for this lane costs, itself left out."""
+        """Return how many other lanes and fields a message for this lane is checked for."""
         equality = None if lane_id.feed.filter is None else lane_id.feed.filter.equality()
         reached = self.tried + len(self.by_path)
         if equality is None or equality.path not in self.by_path:
@@ -65,9 +65,7 @@ class LaneUse:
     def __init__(self, lanes_max: int, topic_lanes_max: int) -> None:
         """`topic_lanes_max`: lanes of a topic that one message may reach."""
         self.make_room: Callable[[str | None, str | None], bool] = _frees_none
-        """Frees a lane that nobody needs now, of a topic or any, charged to a subject or any.
-
-        False if there is none."""
+        """Frees an idle lane of a topic and a subject (None: any); returns False if none is."""
         self.subscriptions = 0
         self._lanes_max, self._topic_lanes_max = lanes_max, topic_lanes_max
         self._held: dict[Wanted, int] = {}

@@ -61,7 +61,7 @@ def public_origin(request: Request) -> str:
     openapi_extra=json_body(Login),
 )
 async def login(request: Request) -> Response:
-    """Take `{"token"}`; set the cookie, and answer with the proof that changes need beside it."""
+    """Take `{"token"}`; set the cookie, and answer with the proof that changes need, too."""
     access = access_of(request)
     token = read(Login, await posted_body(request)).token
     check_size(token)

@@ -447,7 +447,7 @@ async def commit(
     """
     gateway = gateway_of(request)
     content_type(request.scope, (JSON,))
-    # The sequence makes a commit safe to repeat; a key beside it could contradict it.
+    # The sequence makes a commit safe to repeat; an idempotency key could contradict it.
     query.check(gateway.store)
     refuse_retry_key(request.scope, "a commit has its sequence")
     subject = subject_in(request.scope)

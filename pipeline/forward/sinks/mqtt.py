@@ -24,7 +24,7 @@ IN_FLIGHT_MAX = 200
 PUBLISHED_EVERY_S = 0.25
 TOPIC_BYTES_MAX = 65_535  # its length has two bytes
 HEAD_BYTES = 10
-"""What a packet has beside topic and payload, at most."""
+"""The most bytes of a packet in addition to topic and payload."""
 TOPIC = 'a topic such as "prices/{key/0}", without + and #'
 # These have a meaning in topics and in topic filters; % itself, so that no two keys are one topic.
 _PLAIN = "".join(chr(at) for at in range(1, 127) if chr(at) not in "/+#%")

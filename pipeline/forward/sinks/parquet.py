@@ -130,7 +130,7 @@ class ParquetTarget:
                 with suppress(FileNotFoundError):  # it has got its name
                     _publish(path.with_name(self._noted.file))
             for left in path.parent.glob(f".*{UNFINISHED}"):
-                # Not those of another forward, such as to prices-eu.parquet beside prices.parquet.
+                # Not those of another forward, such as to prices-eu.parquet in the same folder.
                 if is_dated(left.name[1:].removesuffix(UNFINISHED), path):
                     left.unlink()
         except OSError as error:

@@ -50,7 +50,7 @@ class RedisStream:
 
 def read_source(table: TomlTable, folder: Path) -> RedisStream:
     """Read the table."""
-    # The bounds of a batch stand beside a source in a pipeline; here there are none.
+    # In a pipeline, a source has bounds of its batches next to it; here there are none.
     source = RedisSource.read(table, TomlTable({}, "", ""), folder)
     return RedisStream(source, read_skips_gaps(table))
 
