@@ -56,7 +56,7 @@ class Policy:
             raise PolicyInvalid("grants: a list of grants for each value of the claim")
         if not isinstance(certificates, dict):
             raise PolicyInvalid("certificates: a list of grants for each name")
-        # An empty text would be the jti of every token that has none, and shut everybody out.
+        # An empty text would be equal to the `jti` of every token without one, and revoke them all.
         if not isinstance(revoked, list) or not all(it and isinstance(it, str) for it in revoked):
             raise PolicyInvalid("revoked: a list of sub or jti, none of them empty")
         return cls(

@@ -45,7 +45,7 @@ class GroupCommit:
 
     Work must raise `Refused` or `HeadMoved` before it writes anything. `on_rollback` is called in
     that thread after a rollback. `missing` returns the name of a file that is gone, from any
-    thread; without it nothing is committed. `commits` counts transactions.
+    thread; while one is missing, nothing is committed. `commits` counts transactions.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class GroupCommit:
         """Return why writes fail, or None; retry first if the last write failed."""
         if self._is_failing or self._missing():
             self._check_files_at_s = 0.0
-            with contextlib.suppress(Refused):  # it is the fault that is asked for
-                await self.run(_nothing)  # its commit looks for the files, and runs the probe
+            with contextlib.suppress(Refused):  # the fault is returned below
+                await self.run(_nothing)  # its commit checks for the files, and runs the probe
         return f"the store cannot be written: {self._reason}" if self._is_failing else None
 
     async def aclose(self) -> None:

@@ -28,14 +28,16 @@ _EXACT: dict[str, Callable[[int, int], int]] = {
 }
 
 
-# A character for each byte: lengths and positions are those of the published text.
 def narrow(text: str) -> str:
-    """Return a text with one character for each of its UTF-8 bytes (rule filter-6)."""
+    """Return a text with one character for each of its UTF-8 bytes (rule filter-6).
+
+    Lengths and positions in it are those of the published bytes.
+    """
     return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
 def widened(text: str) -> str:
-    """Undo `narrow`; U+FFFD stands where a character was cut."""
+    """Undo `narrow`; a character that was cut is U+FFFD."""
     return text if text.isascii() else text.encode("latin-1").decode("utf-8", "replace")
 
 
@@ -44,7 +46,7 @@ def number_in(text: str) -> Number | None:
     # Most numbers in strings are short integers, which need no regular expression.
     if len(text) <= _SHORT and text.isdecimal():
         return int(text)
-    # A longer text would cost more to read than a filter may.
+    # Reading a longer text would take more time than a filter may.
     if len(text) > NUMBER_LENGTH_MAX or _NUMBER.fullmatch(text) is None:
         return None
     return number_of(text)
@@ -210,7 +212,7 @@ class Array:
 
     @cached_property
     def spelled(self) -> Bag:
-        """The numbers that strings are."""
+        """The numbers that the strings spell."""
         return Bag(set(self._read) - {None})
 
     @cached_property
@@ -243,7 +245,7 @@ class Array:
         """The distinct strings in order."""
         strings = self.items if self.of_strings else [i for i in self.items if type(i) is str]
         # In order of their memory: a set would visit the strings at random.
-        return list(dict.fromkeys(strings))  # type: ignore[arg-type]  # strings they are
+        return list(dict.fromkeys(strings))  # type: ignore[arg-type]  # all are strings
 
     @cached_property
     def joined(self) -> str:

@@ -30,7 +30,7 @@ def saved(shard: Shard) -> pa.Table:
     settled.
     """
     for _ in shard.settle():
-        raise AssertionError("what is due has not gone out")
+        raise AssertionError("due rows have not been sent")
     conflator, timeline = shard.conflator, shard.timeline
     passed_ns = timeline.passed_ns if shard.now_ns is None else shard.now_ns
     times_ns = conflator.held.times_ns
@@ -70,10 +70,10 @@ def restored(
 
 
 def part_of_shard(table: pa.Table, before: int, shard: int, shards: int) -> pa.Table:
-    """Return what one of more shards has of the table of one of `before`."""
+    """Return the part of a table, of one of `before` shards, that is of one of `shards` shards."""
     keys = table.column("key").to_pylist()
     homes = np.array([shard_of(key, shards) for key in keys], np.int64)
-    # Only one of them keeps the failures, of which there would be more otherwise.
+    # Only one of them keeps the failures, or they would be counted several times.
     notes = table.schema.metadata if shard < before else {**table.schema.metadata, FAILURES: b"0"}
     return table.filter(pa.array(homes == shard)).replace_schema_metadata(notes)
 

@@ -74,7 +74,7 @@ def csv_rows(
 
 
 def _require_header(number: int, line: bytes, block_format: BlockFormat) -> None:
-    """Compare a header as Spark does: ignore case; an empty name counts by its place."""
+    """Compare a header as Spark does: ignore case; an empty name is `_c` and its position."""
     text = line.decode(errors="replace")
     [cells] = csv.reader([text], delimiter=block_format.delimiter)
     names = [field.name for field in block_format.fields]

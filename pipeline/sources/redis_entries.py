@@ -41,13 +41,13 @@ class Entries:
         found: bytes = self._ask("XINFO STREAM", self._stream)["last-generated-id"]
         return found.decode()
 
-    def is_there(self, at: str) -> bool:
+    def exists(self, at: str) -> bool:
         """Return whether the entry `at` exists."""
         return bool(self._ask("XRANGE", self._stream, at, at))
 
-    def has(self, at: str) -> bool:
+    def can_resume_after(self, at: str) -> bool:
         """Return whether the entry `at` exists, or is the newest ever added."""
-        return at == BEGINNING or self.is_there(at) or self.last() == at
+        return at == BEGINNING or self.exists(at) or self.last() == at
 
     def require(self, at: str) -> None:
         """Check that the entry `at` has not been trimmed, which means that no later one has.
@@ -55,7 +55,7 @@ class Entries:
         Raises:
             SourceLost: it is gone, and is not the newest ever added.
         """
-        if self.has(at):
+        if self.can_resume_after(at):
             return
         raise SourceLost(
             f"Redis stream {self._stream} no longer holds entry {at}, which was read last: it was "

@@ -107,7 +107,7 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with self._entries() as entries:
             if start == "now":
                 return {"id": entries.last(), "entries": 0}
-            if not entries.has(start):
+            if not entries.can_resume_after(start):
                 stream = self._options["stream"]
                 raise SourceLost(
                     f"from = {start!r} is not an entry of Redis stream {stream}: "

@@ -85,7 +85,7 @@ class RedisConnector:
             self._after = self._entries.last()
         elif self._source.start != START:
             self._after = self._source.start
-            if not self._entries.has(self._after):
+            if not self._entries.can_resume_after(self._after):
                 raise SourceLost(
                     f"Redis stream {self._source.stream} does not hold entry {self._after}, after "
                     "which it is to be read: it was deleted or trimmed, so messages may be gone; "
@@ -93,7 +93,7 @@ class RedisConnector:
                 )
         if number is None:
             # The newest entry ever added may be deleted: all that follow it are there.
-            self._was_there = self._entries.is_there(self._after)
+            self._was_there = self._entries.exists(self._after)
 
     def read(self, seconds: float) -> SourceBatch | None:
         """Return the entries that follow, once there is one.
