@@ -143,11 +143,8 @@ class ConflatedTopic:
         # Loaded here: `subscribe` needs neither.
         from starlette.responses import Response
 
-        from tidegate.app.embed.stream_response import (
-            StreamResponse,
-            negotiated_encoder,
-            refusal_response,
-        )
+        from tidegate.app.embed.stream_response import StreamResponse, refusal_response
+        from tidegate.app.streams.compression import negotiated_encoder
 
         resume_text = last_event_id or _last_event_id_of(request)
         resume = place_of(resume_text) if resume_text else None
@@ -160,7 +157,8 @@ class ConflatedTopic:
             return Response(status_code=204)  # a finished query: the browser need not come back
         driven = self._driven
         open_writer = partial(driven.open_writer, granted, asked, resume)
-        return StreamResponse(open_writer, driven.times, negotiated_encoder(request.scope))
+        encoder = negotiated_encoder(request.scope["headers"])
+        return StreamResponse(open_writer, driven.times, encoder)
 
     def subscribe(
         self,

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from tidegate.app.refusals import Refused, refused
-from tidegate.app.streams.compression import StreamEncoder, encoder_of, negotiate
+from tidegate.app.streams.compression import StreamEncoder
 from tidegate.app.streams.connection import StreamConnection, StreamTimes, WriteDeadline
 from tidegate.app.streams.event_writer import EventWriter
 from tidegate.app.streams.reader import Reader
@@ -28,12 +28,6 @@ from tidegate.keys.errors import Refusal
 HEADERS: Final = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
 PROBLEM: Final = "application/problem+json"
 NOTHING: Final[Sequence[bytes]] = ()
-
-
-def negotiated_encoder(scope: Scope) -> StreamEncoder | None:
-    """Return the encoder that a request's Accept-Encoding asks for; None: not compressed."""
-    values = [value for name, value in scope["headers"] if name == b"accept-encoding"]
-    return encoder_of(negotiate(b",".join(values).decode("latin-1")))
 
 
 def refusal_stream(refusal: Refused) -> EventSourceResponse:

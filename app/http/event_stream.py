@@ -15,14 +15,19 @@ from sse_starlette import EventSourceResponse
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tidegate.app.embed.stream_response import HEADERS, StreamResponse, negotiated_encoder
+from tidegate.app.embed.stream_response import HEADERS, StreamResponse
 from tidegate.app.http.access_log import logged_when_over, not_logged
 from tidegate.app.http.problems import stopping
 from tidegate.app.http.protocol import GatewayProtocol, HandOver, protocol_of
 from tidegate.app.http.scope import connection_of
 from tidegate.app.http.wire import GATEWAY
 from tidegate.app.streams.attach import attach_existing
-from tidegate.app.streams.compression import Coding, StreamEncoder, coding_of
+from tidegate.app.streams.compression import (
+    Coding,
+    StreamEncoder,
+    coding_of,
+    negotiated_encoder,
+)
 from tidegate.app.streams.event_writer import EventWriter
 from tidegate.app.streams.notices import Heartbeat
 from tidegate.app.streams.reader import Reader
@@ -110,7 +115,7 @@ class EventStream(Response):
 
     def negotiate(self, scope: Scope) -> None:
         """Choose the coding of the answer by what the request accepts, and note who asks."""
-        self._encoder = negotiated_encoder(scope)
+        self._encoder = negotiated_encoder(scope["headers"])
         self._session.address = (scope.get("client") or ("",))[0]
         self._session.agent = _agent_of(scope)
 

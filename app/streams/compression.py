@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 import zlib
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
@@ -143,6 +144,16 @@ StreamEncoder = GzipStream | ZstdStream
 def coding_of(encoder: StreamEncoder | None) -> Coding:
     """Return the coding of a stream with this encoder."""
     return Coding.IDENTITY if encoder is None else encoder.coding
+
+
+def negotiated_encoder(fields: Iterable[tuple[bytes, bytes]]) -> StreamEncoder | None:
+    """Return the encoder that a request's Accept-Encoding asks for; None: not compressed.
+
+    Args:
+        fields: the request's header fields, names in lower case.
+    """
+    values = [value for name, value in fields if name == b"accept-encoding"]
+    return encoder_of(negotiate(b",".join(values).decode("latin-1")))
 
 
 def encoder_of(coding: Coding) -> StreamEncoder | None:

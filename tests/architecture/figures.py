@@ -48,7 +48,7 @@ BOUNDS = {
     # With the checks of the request, which are made each time.
     "calls of a publish before the engine": Bound(91),
     "files entered by one published message": Bound(48),
-    "files entered by one subscription": Bound(63),
+    "files entered by one subscription": Bound(62),
 }
 
 
