@@ -458,10 +458,13 @@ class PolledStream:
         A bookmark has no mark. It gets that of the stream: a reader that begins at a bookmark is
         taken to have the rows before it, of whatever form they were. It may have rows from behind
         it, too, as ids are low-water marks (rule resume-6): as a part it gets all removals since.
+        In another epoch those rows may be lost, and only a snapshot corrects its records.
         """
         if since is None:
             return None
         if not since.mark:
+            if self._has_board and since.epoch != self._topic.epoch:
+                return since
             cut = since.offset if since.cut is None and self._has_board else since.cut
             since = replace(since, cut=cut, mark=self._source.mark)
         if since.epoch == self._topic.epoch:

@@ -34,17 +34,32 @@ from tidegate.keys.text.duration import Instant
 # --- The three ways to resume after a bookmark (CONTRACT 4.2)
 
 
-def resume_mode(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: bool) -> ResumeMode:
-    """Return the mode for a bookmark; `too_long`: a replay exceeds the session's limits.
+def resume_mode(
+    topic: Topic,
+    lane_id: LaneId,
+    bookmark: Bookmark,
+    *,
+    too_long: bool,
+    has_records: bool = False,
+) -> ResumeMode:
+    """Return the mode for a bookmark.
 
     The modes take time for each key that changed (changes), for each message (replay), or for each
-    record (snapshot). With an interval a reader may have been sent rows beyond its id. If these are
-    of an earlier epoch, some of them may be lost, and only a snapshot corrects that.
+    record (snapshot). A reader may have been sent rows beyond its id: with an interval, or the
+    first rows of a flush. If these are of an earlier epoch, some of them may be lost, and only a
+    snapshot corrects the records that it holds.
+
+    Args:
+        topic: with the messages since.
+        lane_id: of the subscription.
+        bookmark: where the reader is.
+        too_long: a replay exceeds the session's limits.
+        has_records: the subscription began with a snapshot, so its reader holds records.
     """
     is_ours = topic.place(bookmark).epoch == topic.epoch
     if not is_ours or bookmark.offset > topic.head or _needs_whole(lane_id):
         return ResumeMode.SNAPSHOT
-    if lane_id.interval_ns and bookmark.epoch != topic.epoch:
+    if bookmark.epoch != topic.epoch and (lane_id.interval_ns or has_records):
         return ResumeMode.SNAPSHOT
     by_record = _board_reaches(topic, bookmark)
     if lane_id.interval_ns and by_record and _is_newest_of_records(topic, lane_id):
@@ -70,7 +85,13 @@ def overflows(
     too_long = limits.is_above(FULL_PERCENT, *topic.journal.backlog(bookmark.offset))
     if conflated and is_merged(topic, lane_id, bookmark, too_long=too_long):
         return False
-    mode = resume_mode(topic, lane_id, bookmark, too_long=too_long and conflated)
+    mode = resume_mode(
+        topic,
+        lane_id,
+        bookmark,
+        too_long=too_long and conflated,
+        has_records=subscription.command.queries,
+    )
     return too_long and mode is ResumeMode.REPLAY
 
 
@@ -224,7 +245,8 @@ def _resumed(
     topic, subscription = subscriber.topic, subscriber.member.subscription
     lane_id, replay = subscription.lane_id, subscription.replay
     too_long = limits.is_above(FULL_PERCENT, *topic.journal.backlog(bookmark.offset))
-    mode = resume_mode(topic, lane_id, bookmark, too_long=too_long)
+    has_records = subscription.command.queries
+    mode = resume_mode(topic, lane_id, bookmark, too_long=too_long, has_records=has_records)
     if replay is not None and mode is ResumeMode.SNAPSHOT and not topic.reaches(bookmark):
         return _replay(subscriber, Replay(bookmark, replay.not_found), now)
     if mode is ResumeMode.REPLAY and not topic.journal_reaches(bookmark):

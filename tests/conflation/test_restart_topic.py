@@ -47,6 +47,23 @@ def test_subscribers_get_the_remaining_records_as_a_snapshot(options: str, comma
     assert driver.received() == ["c1"]
 
 
+@rule("cluster-16", "resume-2")
+@pytest.mark.parametrize(
+    ("command", "mode"), [("sow_and_subscribe", "snapshot"), ("subscribe", "replay")]
+)
+def test_a_reader_that_holds_records_gets_them_again_in_an_epoch_that_continues(
+    command: str, mode: str
+) -> None:
+    """It may have got rows of a flush without its id, and those may be lost."""
+    driver = ManualDriver()
+    driver.topic()
+    driver.publish("a1 b1")
+    restart(driver, "a1 b1", e1=2)
+    driver.publish("b2")
+    driver.subscribe(command=command, resume="e1-2")
+    assert driver.received()[0] == f"resumed by {mode}, gap 1"
+
+
 def test_a_restart_without_records_sends_an_empty_group() -> None:
     driver = ManualDriver()
     driver.topic()

@@ -129,7 +129,7 @@ async def test_another_life_of_the_bus_that_lacks_nothing_is_another_epoch_that_
             assert (seen, stream.last_id) == (f"{before}-1", f"{after}-2")
             shown = (await gateway.http.get("/v1/topics/px")).json()
             assert (shown["epoch"], shown["continues"]) == (after, {before: 1})
-        async with gateway.subscribe("conflation=none", last_id=seen) as stream:
+        async with gateway.subscribe(command="subscribe", last_id=seen) as stream:
             [resumed, message] = await stream.until("message")
             assert json.loads(resumed.text)["mode"] == "replay"
             assert json.loads(message.text) == B2

@@ -1060,6 +1060,25 @@ async def test_a_snapshot_in_parts_goes_on_where_an_epoch_continues_all_that_it_
         assert poller.records == {json.dumps([row["k"]]): row for row in await running.sow()}
 
 
+@rule("polling-3", "cluster-16")
+async def test_who_goes_on_from_a_bookmark_of_another_epoch_begins_again() -> None:
+    """A reader of events may have got rows from behind its last id, which are lost."""
+    async with running_gateway() as running:
+        gateway = running.gateway
+        await running.topic()
+        bookmark, ahead = Poller(running), Poller(running)
+        bookmark.offset = (await running.publish({"k": 1}))["last"]
+        await ahead.poll()
+        bookmark.records = {"[1]": {"k": 1}, "[2]": {"k": 2}}
+        epoch = gateway.driver.engine.topic("px").epoch
+        record = TopicRecord("px", gateway.catalog.get("px").document, "e2")
+        gateway.catalog.renew(record, RestoredTopic(former={epoch: 1}))
+        for poller in (bookmark, ahead):
+            await poller.poll()
+            assert poller.records == {"[1]": {"k": 1}}
+        assert ahead.rows == []
+
+
 @rule("polling-3")
 async def test_another_interval_reads_the_same_rows() -> None:
     async with running_gateway() as running:
