@@ -38,6 +38,7 @@ from tidegate.conflation.subscription import Command, Subscription
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.errors import KeysError
 from tidegate.keys.spec import KeySpec
+from tidegate.keys.text.duration import MILLISECOND
 
 NAME = "source"
 TAKEN_BYTES_AT_ONCE = 1 << 20
@@ -184,11 +185,19 @@ class DerivedTopic:
         return []
 
     def _news(self, entry: CatalogTopic, frames: Sequence[Frame]) -> list[Item]:
-        """Return the records of the source that the topic lacks or has with other values."""
-        board = self._board(entry)
+        """Return the records of the source that the topic lacks or has with other values.
+
+        Those that are older than the topic's `expiration` have expired here, unless it is new.
+        """
+        board, topic = self._board(entry), self._driver.engine.topic(entry.record.name)
         if self._seen is not None:
             self._seen.update(frame.key for frame in frames)
-        return [_item(frame) for frame in frames if not _has(board, frame)]
+        news = [frame for frame in frames if not _has(board, frame)]
+        expiration_ns = topic.definition.expiration_ns
+        if expiration_ns is not None and board is not None and topic.head:
+            since_ms = self._driver.wall_ms() - expiration_ns // MILLISECOND
+            news = [it for it in news if it.timestamp_ms > since_ms or _is_there(board, it)]
+        return [_item(frame) for frame in news]
 
     def _stale(self, entry: CatalogTopic) -> list[Item]:
         """Return the records of the topic that the source does not have."""
@@ -367,6 +376,10 @@ def _item(frame: Frame) -> Item:
     if isinstance(frame, Tombstone):
         return Removal(frame.key, frame.reason)
     return Message(frame.payload, frame.key, frame.exempt)
+
+
+def _is_there(board: Board, frame: Frame) -> bool:
+    return board.get(frame.key or THE_RECORD) is not None
 
 
 def _has(board: Board | None, frame: Frame) -> bool:

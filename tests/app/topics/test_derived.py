@@ -16,7 +16,7 @@ from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.items import Message
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import Appended, Publication, Store, TopicRecord
-from tidegate.conflation.frame import RestoredTopic
+from tidegate.conflation.frame import RemovalReason, RestoredTopic
 from tidegate.keys.text.duration import SECOND
 
 PX = {"topic": "px", "interval": "1s"}
@@ -281,6 +281,28 @@ async def test_what_a_store_that_is_out_did_not_take_is_written_again(
         await place.pass_time()
         assert not store.is_out
         assert place.journal("slow") == [("[1]", b'{"k": 1}')]
+
+
+@rule("topic-9", "removal-3")
+async def test_what_has_expired_does_not_come_back_where_it_begins_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with filled(source=PX, expiration="1m") as place:
+        await place.say("px", {"k": 1, "v": 1}, {"k": 2, "v": 1})
+        await place.pass_time()
+        entry, said = place.catalog.get("slow"), len(place.journal("slow"))
+        [_, kept] = place.live("slow")
+        await place.writer.remove(entry, place.live("slow")[:1], RemovalReason.EXPIRED)
+        later_ms = place.driver.wall_ms() + 61_000
+        monkeypatch.setattr(place.driver, "wall_ms", lambda: later_ms)
+        await place.say("px", {"k": 3, "v": 1})
+        await place.derived_topics.begin_again(entry)
+        await place.settled()
+        assert place.journal("slow")[said:] == [("[1]", b"EXPIRED"), ("[3]", b'{"k": 3, "v": 1}')]
+        assert place.live("slow")[0] == kept
+        await place.put("other", source=PX, expiration="1m")
+        await place.settled()
+        assert [row["k"] for row in place.sow("other")] == [1, 2, 3], "a new topic begins with all"
 
 
 @rule("topic-9", "cluster-16")
