@@ -96,7 +96,7 @@ async def test_the_newest_messages_are_read(gateway: Gateway) -> None:
     async with AsyncGateway(gateway.base_url) as other:
         lines = [line async for line in other.messages("log", last=2)]
     assert [json.loads(line)["value"] for line in lines] == [3, 4]
-    with pytest.raises(GatewayProblem, match="in place of from and limit"):
+    with pytest.raises(GatewayProblem, match="Give last, or from and limit, not both"):
         list(gateway.messages("log", "epoch", last=2))
 
 
