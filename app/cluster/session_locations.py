@@ -28,7 +28,8 @@ REFRESH_MS = LOCATION_MS // 3
 """Interval at which a gateway confirms the location of a session that another one opened."""
 
 # A hash of `owner` and `transfer`. Any gateway may claim a transfer without an owner; a transfer
-# with an owner was claimed and not confirmed, and stays so that a lost reply loses no session.
+# with an owner was claimed and not confirmed, and stays so that a lost reply loses no session. It
+# stays for as long as it would have without the claim, of which its claimant may never learn.
 _STORE = """
 local owner = redis.call('HGET', KEYS[1], 'owner')
 if owner and owner ~= ARGV[1] then return 0 end
@@ -42,7 +43,6 @@ local owner = redis.call('HGET', KEYS[1], 'owner')
 local transfer = redis.call('HGET', KEYS[1], 'transfer')
 if transfer and (not owner or owner == ARGV[1]) then
   redis.call('HSET', KEYS[1], 'owner', ARGV[1])
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
   return {ARGV[1], transfer}
 end
 return {owner or '', ''}
@@ -96,7 +96,7 @@ class SessionLocations:
         Raises:
             Refused: bus-unavailable.
         """
-        owner, transfer = await self._run(_CLAIM, session, LOCATION_MS)
+        owner, transfer = await self._run(_CLAIM, session)
         return SessionLocation(owner.decode(), transfer)
 
     async def read(self, session: str) -> SessionLocation:

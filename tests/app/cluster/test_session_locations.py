@@ -59,11 +59,13 @@ async def test_whoever_is_late_changes_nothing(bus: BusConnection) -> None:
     assert await three.claim(S) == SessionLocation("three", b"later")
 
 
-@pytest.mark.parametrize("held", [False, True])
-async def test_what_is_known_is_forgotten_in_time(bus: BusConnection, held: bool) -> None:
+@pytest.mark.parametrize("is_confirmed", [False, True])
+async def test_what_is_known_is_forgotten_in_time(bus: BusConnection, is_confirmed: bool) -> None:
+    """A claimant that was sent no reply confirms nothing, and may not ask again."""
     one = SessionLocations(bus, "one")
     await one.store(S, b"session", KEPT_MS)
-    if held:
-        await one.claim(S)
+    await one.claim(S)
+    if is_confirmed:
+        await one.confirm(S)
     left_ms = await bus.execute("PTTL", bus.shared_key("session", S))
-    assert 0 < left_ms <= (3_600_000 if held else KEPT_MS)
+    assert 0 < left_ms <= (3_600_000 if is_confirmed else KEPT_MS)
