@@ -133,6 +133,8 @@ def _entitle(session: Session, asked: SessionSubscription, topic: str) -> None:
     except Refusal as error:
         if error.code == "forbidden":
             session.drop(asked.name, topic)
+            if session.cursor is not None:
+                session.cursor.end((asked.name, topic))
             session.note_end(Unsubscribed(asked.name, topic, AUTHORIZATION))
         return  # a topic that is gone ends when the reader attaches
     after = asked.topics[topic] = changed(before, decision, paused=None)
@@ -270,6 +272,8 @@ class Attachment:
 
     def _end(self, subscriber: SubscriberId, reason: str) -> None:
         self._session.drop(*subscriber)
+        # Its topic may come back in its epoch, where a failover has lost its deletion.
+        self._cursor.end(subscriber)
         self._session.note_end(Unsubscribed(*subscriber, reason))
 
     def _still_granted(self, asked: SessionSubscription, topic: str) -> GrantedSubscription | None:

@@ -220,6 +220,8 @@ def _unpack_asked(session: Session, packed: PackedSubscription) -> None:
             found = None
         if found is None:
             end = end_reason(context, each.topic)
+            assert session.cursor is not None, "it was packed"
+            session.cursor.end((packed.name, each.topic))
             session.note_end(Unsubscribed(packed.name, each.topic, end))
         else:
             asked.topics[each.topic] = found

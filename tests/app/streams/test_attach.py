@@ -258,6 +258,31 @@ async def test_what_was_granted_stays_in_an_epoch_that_continues_its_own() -> No
         assert "conflation=1h" in hello["subscriptions"][0]["options"]
 
 
+@rule("session-5", "cluster-16")
+async def test_a_topic_that_comes_back_is_sent_again_to_who_was_told_of_its_end() -> None:
+    """A failover may lose a deletion, which a reader has been told of at its return."""
+    async with room() as here:
+        await here.topic()
+        await here.say({"k": 1})
+        session, catalog = here.kept(), here.gateway.catalog
+        here.ask(session, TopicPattern.parse("*"))
+        reader, _ = here.read(session)
+        here.take(reader)
+        reader.close()
+        seen = session.cursor.number if session.cursor else 0
+        entry, topic = catalog.get("px"), here.gateway.driver.engine.topic("px")
+        kept = RestoredTopic(1, topic.journal.after(0), journal=topic.journal.after(0))
+        catalog.drop(entry)
+        reader, _ = here.read(session, seen)
+        assert "unsubscribed s1 REMOVED" in here.told(reader)
+        reader.close()
+        seen = session.cursor.number if session.cursor else 0
+        catalog.restore(entry.record, kept)
+        reader, hello = here.read(session, seen)
+        assert [each["topic"] for each in hello["subscriptions"]] == ["px"]
+        assert 's1: {"k":1}' in here.told(reader)
+
+
 async def test_a_replay_that_broke_off_before_its_first_row_is_begun_again() -> None:
     async with room() as here:
         await here.topic(key=())
