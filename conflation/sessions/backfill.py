@@ -59,7 +59,9 @@ def resume_mode(
     is_ours = topic.place(bookmark).epoch == topic.epoch
     if not is_ours or bookmark.offset > topic.head or _needs_whole(lane_id):
         return ResumeMode.SNAPSHOT
-    if bookmark.epoch != topic.epoch and (lane_id.interval_ns or has_records):
+    # With `oof` a reader keeps records, too, though it began without them.
+    keeps_rows = has_records or lane_id.oof or lane_id.interval_ns
+    if bookmark.epoch != topic.epoch and keeps_rows:
         return ResumeMode.SNAPSHOT
     by_record = _board_reaches(topic, bookmark)
     if lane_id.interval_ns and by_record and _is_newest_of_records(topic, lane_id):

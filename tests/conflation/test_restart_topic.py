@@ -49,10 +49,15 @@ def test_subscribers_get_the_remaining_records_as_a_snapshot(options: str, comma
 
 @rule("cluster-16", "resume-2")
 @pytest.mark.parametrize(
-    ("command", "mode"), [("sow_and_subscribe", "snapshot"), ("subscribe", "replay")]
+    ("command", "options", "mode"),
+    [
+        ("sow_and_subscribe", "", "snapshot"),
+        ("subscribe", "oof", "snapshot"),
+        ("subscribe", "", "replay"),
+    ],
 )
 def test_a_reader_that_holds_records_gets_them_again_in_an_epoch_that_continues(
-    command: str, mode: str
+    command: str, options: str, mode: str
 ) -> None:
     """It may have got rows of a flush without its id, and those may be lost."""
     driver = ManualDriver()
@@ -60,7 +65,7 @@ def test_a_reader_that_holds_records_gets_them_again_in_an_epoch_that_continues(
     driver.publish("a1 b1")
     restart(driver, "a1 b1", e1=2)
     driver.publish("b2")
-    driver.subscribe(command=command, resume="e1-2")
+    driver.subscribe(options, command=command, resume="e1-2")
     assert driver.received()[0] == f"resumed by {mode}, gap 1"
 
 
