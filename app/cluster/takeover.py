@@ -72,11 +72,8 @@ class Takeover:
                 await self._catalog.start_filling()
                 return
             except Exception as error:
-                text, is_foreseen = (
-                    "not the leader yet, tried again: %s",
-                    isinstance(error, Refused),
-                )
-                logger.log(backoff.level, text, error, exc_info=not is_foreseen)
+                text = "not the leader yet, tried again: %s"
+                logger.log(backoff.level, text, error, exc_info=not isinstance(error, Refused))
             raise_if_cancelled()
             await backoff.pause()
 

@@ -26,7 +26,7 @@ from tidegate.app.http.requests import (
     TOPICS_PATH,
     has_ending,
     live_in,
-    polled_target_in,
+    polled_topic_in,
     raw_path,
     target_in,
     topic_in,
@@ -396,7 +396,7 @@ def _check_path(path: bytes) -> None:
         if rest == [b"subscribe"]:
             target_in(path)
         elif rest == [b"stream"]:
-            polled_target_in(path)
+            polled_topic_in(path)
         else:
             topic_in(path)
         # Only a record's key is text of any kind.

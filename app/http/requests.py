@@ -95,17 +95,12 @@ def target_in(path: bytes) -> str | TopicPattern:
     return checked_topic_name(name)
 
 
-def polled_topic(scope: Scope) -> str:
-    """Return the topic of a request to poll, which is one.
+def polled_topic_in(path: bytes) -> str:
+    """Return the topic in the path of a request to poll, which is one.
 
     Raises:
         Refused: topic-invalid; of a pattern with what to do instead.
     """
-    return polled_target_in(raw_path(scope))
-
-
-def polled_target_in(path: bytes) -> str:
-    """Return the topic in a path, as `polled_topic` does."""
     found = target_in(path)
     if isinstance(found, str):
         return found

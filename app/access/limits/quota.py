@@ -341,7 +341,7 @@ class Quotas:
         """Forget subjects that have nothing, once there are many."""
         if len(self._usage) < IDLE_KEPT_MAX:
             return
-        # A rate that is removed starts from zero, so this runs only to bound memory.
+        # A subject that comes back has a full bucket again, so this runs only to bound memory.
         self._usage = {
             sub: it
             for sub, it in self._usage.items()
