@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
-from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
+from pydantic import Field, field_serializer, model_validator
 
 from tidegate.app.definitions.fields import (
     Expiration,
@@ -152,17 +152,23 @@ class TopicDefinition(Strict):
             return {"conflation": QueuePolicy.OFF, **document}
         return document
 
-    @field_validator("retain")
+    @model_validator(mode="before")
     @classmethod
-    def _normalize_retain(cls, retain: bool | None, info: ValidationInfo) -> bool | None:
-        """Return None where the default means the same."""
-        # Equal topics have equal definitions; and a filled topic gets its key, hence its default,
+    def _normalize_retain(cls, document: Any) -> Any:
+        """Make `retain` null where the default means the same."""
+        # Equal topics have equal definitions; but a filled topic gets its key, hence its default,
         # from its source later.
-        return None if retain is bool(info.data.get("key_spec")) else retain
+        if not isinstance(document, dict):
+            return document
+        has_key = bool(document.get("key"))
+        is_settled = has_key or not document.get("source")
+        if is_settled and document.get("retain") is has_key:
+            return {**document, "retain": None}
+        return document
 
     @field_serializer("retain")
-    def _written_retain(self, retain: bool | None) -> bool:
-        return self.retains
+    def _written_retain(self, retain: bool | None) -> bool | None:
+        return self.retains if self.key_spec or self.source is None else retain
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

@@ -165,6 +165,13 @@ def test_what_the_gateway_fills_has_the_key_of_its_source(
     assert parse(filled.document()).filled_from(parse(source)) == filled
 
 
+@rule("topic-1")
+def test_a_filled_topic_that_keeps_nothing_says_so_before_it_has_its_key() -> None:
+    filled = parse({"source": PX, "retain": False}).filled_from(parse({"key": ["/k"]}))
+    assert (filled.retains, filled.document()["retain"]) == (False, False)
+    assert parse(filled.document()) == filled
+
+
 UNFILLED = [
     ({"source": PX, "key": ["/a"]}, {"key": ["/k"]}, "/key"),
     ({"source": VIEW, "key": ["/k"]}, {"key": ["/k"]}, "/key"),
