@@ -120,7 +120,8 @@ class GatewayUnreachable(GatewayError):
 
     Attributes:
         was_reached: a gateway answered at this address before, or may have received this request.
-        tries_next_address: the request was not sent, and there is another address to try.
+        tries_next_address: the request was not sent, or changes nothing and was cut off, so it may
+            go to another address at once.
         timed_out: the request was sent, and no part of an answer arrived in time. If other requests
             are answered, a proxy buffers the answer to this one.
     """

@@ -34,6 +34,7 @@ from tidegate.clients.token import Token
 ANSWER_SECONDS_MAX = 60.0  # a commit of a million messages takes a while
 CONNECT_SECONDS_MAX = 5.0
 EVENT_STREAM = "text/event-stream"
+SAFE = "GET"  # changes nothing, so it can be sent twice
 OUT = 503  # the bus is out, or the gateway is shutting down
 OUT_FOR_A_WHILE = frozenset({502, OUT, 504})
 CERTIFICATE_VARIABLE = "TIDEGATE_CLIENT_CERT"
@@ -59,8 +60,10 @@ class Addresses:
             raise ValueError("expected at least one address")
         self._all = [_checked_address(text) for text in texts]
         self._at = 0
-        self._unconnected = 0  # in a row, of all addresses
         self._was_reached = False
+
+    def __len__(self) -> int:
+        return len(self._all)
 
     @property
     def current(self) -> str:
@@ -72,12 +75,17 @@ class Addresses:
         """True if one of them needs certificates."""
         return any(address.startswith("https:") for address in self._all)
 
-    def answered(self, answer: httpx2.Response) -> None:
-        """Record an answer; use the next address if the gateway is out or a proxy has answered."""
-        self._was_reached, self._unconnected = True, 0
+    def answered(self, answer: httpx2.Response) -> bool:
+        """Record an answer; use the next address if the gateway is out or a proxy has answered.
+
+        Returns True if this request may go to the next address at once.
+        """
+        self._was_reached = True
         is_foreign = not is_fine(answer) and media_type_of(answer) != PROBLEM
-        if answer.status_code == OUT or is_foreign:
-            self._use_next()
+        if answer.status_code != OUT and not is_foreign:
+            return False
+        self._use_next()
+        return answer.request.method == SAFE
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -93,13 +101,13 @@ class Addresses:
         is_unconnected = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
         # In the other cases the gateway may have received the request.
         self._was_reached = self._was_reached or not is_unconnected
-        self._unconnected = self._unconnected + 1 if is_unconnected else 0
         reason = str(error) or type(error).__name__
         shown = shown_address(self.current)
         failure = GatewayUnreachable(f"Cannot reach the gateway at {shown}: {reason}")
         failure.was_reached = self._was_reached
         failure.timed_out = isinstance(error, httpx2.ReadTimeout)
-        failure.tries_next_address = is_unconnected and self._unconnected % len(self._all) != 0
+        is_cut = error.request.method == SAFE and not failure.timed_out
+        failure.tries_next_address = is_unconnected or is_cut
         self._use_next()
         return failure
 
@@ -228,21 +236,27 @@ class Transport:
         return answer
 
     def _send(self, method: str, path: str, **given: Any) -> httpx2.Response:
-        """Return the open answer; read, close and raise one that is no success."""
+        """Return the open answer; read, close and raise one that is no success.
+
+        Where another address may answer better, each is asked once.
+        """
+        failure: GatewayProblem | GatewayUnreachable
+        others = len(self.addresses) - 1
         while True:
             request = self._http.build_request(method, self.addresses.current + path, **given)
             try:
                 answer = self._http.send(request, stream=True)
-                self.addresses.answered(answer)
+                tries_next = self.addresses.answered(answer)
                 if is_fine(answer):
                     return answer
                 answer.read()
+                failure = problem_of(answer)
             except httpx2.HTTPError as error:
                 failure = self.addresses.failure(error)
-                if not failure.tries_next_address:
-                    raise failure from None
-            else:
-                raise problem_of(answer)
+                tries_next = failure.tries_next_address
+            if not tries_next or not others:
+                raise failure
+            others -= 1
 
 
 def http_arguments(addresses: Addresses, answer_seconds_max: float, token: Token) -> dict[str, Any]:

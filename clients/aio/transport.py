@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from tidegate.clients.answers import Lines, problem_of, require_media_type
-from tidegate.clients.errors import AnswerInvalid
+from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from tidegate.clients.requests import JSON, NDJSON, NO_CONTENT, Request
 from tidegate.clients.retry import Attempts, Retry, Trouble, is_temporary, repeated, reporting
 from tidegate.clients.token import Token
@@ -108,18 +108,21 @@ class AsyncTransport:
         return answer
 
     async def _send(self, method: str, path: str, **given: Any) -> httpx2.Response:
-        """Return the open answer; read, close and raise one that is no success."""
+        """Return the open answer; see `Transport`'s."""
+        failure: GatewayProblem | GatewayUnreachable
+        others = len(self.addresses) - 1
         while True:
             request = self._http.build_request(method, self.addresses.current + path, **given)
             try:
                 answer = await self._http.send(request, stream=True)
-                self.addresses.answered(answer)
+                tries_next = self.addresses.answered(answer)
                 if is_fine(answer):
                     return answer
                 await answer.aread()
+                failure = problem_of(answer)
             except httpx2.HTTPError as error:
                 failure = self.addresses.failure(error)
-                if not failure.tries_next_address:
-                    raise failure from None
-            else:
-                raise problem_of(answer)
+                tries_next = failure.tries_next_address
+            if not tries_next or not others:
+                raise failure
+            others -= 1

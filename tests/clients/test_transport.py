@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.clients.support.streams import plain, scripted
+from tests.clients.support.streams import plain, scripted, stream
 from tidegate.clients.aio.gateway import AsyncGateway
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
@@ -84,6 +87,7 @@ def test_a_file_holds_an_answer_and_nothing_of_before() -> None:
     assert file.getvalue() == b"1\n2\n"
 
 
+HELLO = b'event: hello\ndata: {"session":"s","heartbeat_ms":20000}\n\n'
 OUT = plain(503, b"{}", "application/problem+json")
 
 
@@ -98,10 +102,49 @@ def test_a_request_that_was_not_sent_goes_to_the_next_address_at_once() -> None:
 def test_a_gateway_that_is_out_gives_way_to_the_next() -> None:
     with scripted(OUT) as first, scripted(TOPIC) as second:
         with Gateway([first.address, second.address]) as gateway:
-            with pytest.raises(GatewayProblem):
-                gateway.topic("t")
             assert gateway.topic("t") == {"topic": "t"}
+            assert gateway.base_url == second.address
         assert (len(first.requests), len(second.requests)) == (1, 1)
+
+
+def test_what_changes_something_is_not_sent_to_the_next_gateway_at_once() -> None:
+    with (
+        scripted(OUT) as first,
+        scripted(TOPIC) as second,
+        Gateway([first.address, second.address]) as gateway,
+    ):
+        with pytest.raises(GatewayProblem):
+            gateway.put_topic("t", {})
+        assert not second.requests
+        assert gateway.topic("t") == {"topic": "t"}
+
+
+@contextlib.contextmanager
+def cutting() -> Iterator[str]:
+    """The address of a server that closes each connection once it has a request."""
+
+    def cut() -> None:
+        with contextlib.suppress(OSError):  # the listener is closed
+            while True:
+                connection, _ = listener.accept()
+                connection.recv(1 << 16)
+                connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=cut, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+async def test_a_first_subscription_that_is_cut_off_goes_to_the_next_address() -> None:
+    scripts = [stream(HELLO), stream(HELLO)]
+    with cutting() as cut, scripted(*scripts) as fake:
+        with Gateway([cut, fake.address]) as gateway:
+            assert next(gateway.subscribe("t")).name == "hello"
+        async with AsyncGateway([cut, fake.address]) as aio:
+            assert (await anext(aiter(aio.subscribe("t")))).name == "hello"
+        with Gateway([cut, cut]) as gateway, pytest.raises(GatewayUnreachable):
+            next(gateway.subscribe("t"))
 
 
 def test_where_no_gateway_is_there_each_address_was_tried_once() -> None:

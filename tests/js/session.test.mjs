@@ -612,12 +612,16 @@ test("what only reads is asked at the next address in the same call", async () =
   const fetch = async (url, { method }) => {
     hosts.push(`${method} ${new URL(url).host}`);
     if (new URL(url).host === "a:1") throw new TypeError("fetch failed");
+    if (new URL(url).host === "out:1") return new Response("", { status: 503 });
     return json({});
   };
-  const transport = new Transport(["http://a:1", "http://b:1"], { fetch });
-  await transport.ask("GET", "/v1/topics");
-  await assert.rejects(new Transport(["http://a:1", "http://b:1"], { fetch }).ask("POST", "/v1/topics/px/messages", { json: {} }));
-  assert.deepEqual(hosts, ["GET a:1", "GET b:1", "POST a:1"]);
+  for (const first of ["http://a:1", "http://out:1"]) {
+    const transport = new Transport([first, "http://b:1"], { fetch });
+    await transport.ask("GET", "/v1/topics");
+    const changing = new Transport([first, "http://b:1"], { fetch }).ask("POST", "/v1/topics/px/messages", { json: {} });
+    await assert.rejects(changing);
+  }
+  assert.deepEqual(hosts, ["GET a:1", "GET b:1", "POST a:1", "GET out:1", "GET b:1", "POST out:1"]);
 });
 
 test("an address that takes a request and does not answer is left", async (context) => {

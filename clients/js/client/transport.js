@@ -223,12 +223,16 @@ export class Transport {
    * @param {Asked} asked
    */
   async #once(method, path, asked) {
-    for (let left = this.#addresses.length - 1; ; left -= 1) {
+    // A request that changes something may have taken effect: its caller decides about a retry.
+    let left = method === "GET" ? this.#addresses.length - 1 : 0;
+    for (; ; left -= 1) {
       try {
-        return await this.#attempt(method, path, asked);
+        const answer = await this.#attempt(method, path, asked);
+        if (answer.status !== OUT || left <= 0) return answer;
+        await answer.body?.cancel();
+        this.turn();
       } catch (error) {
-        // A request that changes something may have taken effect: its caller decides about a retry.
-        if (left <= 0 || method !== "GET" || asked.signal?.aborted) throw error;
+        if (left <= 0 || asked.signal?.aborted) throw error;
       }
     }
   }
