@@ -192,7 +192,7 @@ if ARGV[10] ~= '' then
     end
     if asked >= tonumber(ARGV[16]) then return {'full', 'retries'} end
 end
-if ARGV[12] ~= '' and tonumber(redis.call('GET', fence) or 0) > tonumber(ARGV[12]) then
+if ARGV[12] ~= '' and redis.call('GET', fence) ~= ARGV[12] then
     return {'superseded'}
 end
 
@@ -458,9 +458,14 @@ if ARGV[2] == '0' then return redis.call('DEL', KEYS[1]) end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])
 """
 
-# Acquire a free lease and return a fencing number above all earlier ones.
+# Acquire a free lease and return a fencing number above all earlier ones. It is at least the time:
+# a server that takes over may have lost the last number, and must not grant it again.
 # KEYS name fence; ARGV holder ms
 ACQUIRE_LEASE: Final = """
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end
-return redis.call('INCR', KEYS[2])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local number = math.max(now, tonumber(redis.call('GET', KEYS[2]) or 0) + 1)
+redis.call('SET', KEYS[2], string.format('%.0f', number))
+return number
 """
