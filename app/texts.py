@@ -9,7 +9,6 @@ from typing import Final
 from tidegate.app.refusals import Refused
 
 _WEIGHT: Final = re.compile(r"q=(0(?:\.[0-9]*)?|1(?:\.0*)?)")
-_CODED_TAG: Final = re.compile(r'-(?:gzip|br|zstd|deflate)"$')
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})", re.ASCII)
 
 
@@ -46,22 +45,6 @@ def one_of(text: str, choices: tuple[str, ...], *, code: str, what: str) -> str:
 def listed(names: Iterable[str]) -> str:
     """Return names for a sentence."""
     return ", ".join(names) or "none"
-
-
-def entity_tag(text: str) -> str:
-    """Return the tag that the gateway gave, whatever a proxy that compresses answers made of it.
-
-    nginx and HAProxy make it weak; Apache ("DeflateAlterETag AddSuffix", its default) and Caddy
-    append the coding. No tag of the gateway's ends so.
-    """
-    tag = text.removeprefix("W/")
-    return _CODED_TAG.sub('"', tag)
-
-
-def names_entity_tag(header: str, tag: str) -> bool:
-    """Return whether the If-None-Match of a GET names a tag; `*` names each (RFC 9110, 13.1.2)."""
-    named = [part.strip() for part in header.split(",")]
-    return named == ["*"] or entity_tag(tag) in map(entity_tag, named)
 
 
 def weights(header: str) -> dict[str, float]:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,7 +20,6 @@ from tidegate.app.refusals import Refused, topic_unknown
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import Producer, TopicRecord
 from tidegate.app.streams.driver import Driver
-from tidegate.app.texts import entity_tag
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
@@ -34,8 +32,7 @@ WORK_AT_ONCE = 50_000
 """Steps of schema checks after which other tasks run."""
 
 ANY = "*"
-_TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
-_TAGS = re.compile(rf"[ \t,]*{_TAG}(?:[ \t]*,[ \t,]*{_TAG})*[ \t,]*")
+"""The entity tag of every topic that is there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -118,38 +115,25 @@ logger = logging.getLogger("tidegate.topics")
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """`If-Match` and `If-None-Match` of a change: each `*`, or a list of entity tags."""
+    """What a change requires of its topic, by entity tags; `ANY` is the tag of each that is there.
 
-    if_match: str | None = None
-    if_none_match: str | None = None
+    `wanted`: the topic has one of these. `unwanted`: it has none of these.
+    """
+
+    wanted: Collection[str] | None = None
+    unwanted: Collection[str] | None = None
 
     def check(self, entry: CatalogTopic | Unusable | None) -> None:
-        """Refuse a change that the headers rule out; an unusable topic counts as existing.
+        """Refuse a change of a topic that is not as required; an unusable one is there.
 
         Raises:
-            Refused: precondition-failed, also for a header that is neither `*` nor a list.
+            Refused: precondition-failed.
         """
-        if self.if_match is not None:
-            tags = _tags(self.if_match)
-            if entry is None or not (tags == [ANY] or entry.etag in tags):
-                raise Refused("precondition-failed", "The topic is not what If-Match names.")
-        if self.if_none_match is not None:
-            tags = _tags(self.if_none_match)
-            if entry is not None and (tags == [ANY] or entry.etag in tags):
-                raise Refused("precondition-failed", "The topic is there already.")
-
-
-def _tags(header: str) -> list[str]:
-    """Return the entity tags of a header, or `*` alone.
-
-    RFC 9110 allows `*` or a list. A mixture of both is refused rather than guessed.
-    """
-    if header.strip(" \t") == ANY:
-        return [ANY]
-    if _TAGS.fullmatch(header) is None:
-        detail = "If-Match and If-None-Match are * or a list of entity tags in quotes."
-        raise Refused("precondition-failed", detail)
-    return [entity_tag(tag) for tag in re.findall(_TAG, header)]
+        its = set() if entry is None else {ANY, entry.etag}
+        if self.wanted is not None and its.isdisjoint(self.wanted):
+            raise Refused("precondition-failed", "The topic's entity tag is another one.")
+        if self.unwanted is not None and not its.isdisjoint(self.unwanted):
+            raise Refused("precondition-failed", "The topic is there already.")
 
 
 class TopicRecreated(TopicUnknown):

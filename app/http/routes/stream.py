@@ -22,6 +22,7 @@ from starlette.types import Scope
 from tidegate.app.access.grants import READ, Subject
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.answers import PIECE_BYTES, body_pieces
+from tidegate.app.http.entity_tags import names_entity_tag
 from tidegate.app.http.exchange import WITHOUT_BODY
 from tidegate.app.http.formats.choice import ARROW, CSV, chosen_format, encoder_for
 from tidegate.app.http.formats.csv_text import CsvEncoder
@@ -54,7 +55,6 @@ from tidegate.app.streams.poll_request import PollTexts
 from tidegate.app.streams.polled import PolledStream
 from tidegate.app.streams.polled_pages import Page, Position, RowForm
 from tidegate.app.streams.sse import END, EVENT_STREAM, HEARTBEAT
-from tidegate.app.texts import names_entity_tag
 from tidegate.conflation.frame import Frame
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import SECOND

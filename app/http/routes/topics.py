@@ -16,6 +16,7 @@ from tidegate.app.access.grants import Grants
 from tidegate.app.definitions.topic import TopicDefinition, TopicNotUsable, Unusable
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.answers import json_answer
+from tidegate.app.http.entity_tags import entity_tags, names_entity_tag
 from tidegate.app.http.openapi import ETAG, answer, json_body, name_of, problems, ref
 from tidegate.app.http.parameters import STRICT, TOPIC_TEXT, Headers, TopicPath, WritableTopicPath
 from tidegate.app.http.requests import (
@@ -33,7 +34,6 @@ from tidegate.app.http.scope import gateway_of, grants_in, subject_in
 from tidegate.app.parameters import Parameters, line, text, whole
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.scheduler import in_turns
-from tidegate.app.texts import names_entity_tag
 from tidegate.app.topics.registry import CatalogTopic, Precondition
 from tidegate.conflation.steps import in_pieces
 from tidegate.keys.errors import JsonInvalid
@@ -63,7 +63,7 @@ class Match(Headers):
 
     def precondition(self) -> Precondition:
         """Return the precondition as the catalog takes it."""
-        return Precondition(self.if_match, self.if_none_match)
+        return Precondition(entity_tags(self.if_match), entity_tags(self.if_none_match))
 
 
 class Listed(Parameters):

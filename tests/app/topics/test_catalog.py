@@ -156,10 +156,10 @@ async def test_a_part_of_a_definition_is_changed_as_it_is_just_then() -> None:
         return document.model_copy(update={"description": document.description + "d"})
 
     for _ in range(2):
-        await place.catalog.patch("px", described, Precondition(if_match=entry.etag))
+        await place.catalog.patch("px", described, Precondition(wanted=[entry.etag]))
     assert place.catalog.get("px").document == parsed(key=["/k"], description="dd")
     with refused("precondition-failed"):
-        await place.catalog.patch("px", described, Precondition(if_match='"other"'))
+        await place.catalog.patch("px", described, Precondition(wanted=['"other"']))
     with refused("topic-unknown"):
         await place.catalog.patch("zzq", described, Precondition())
 
@@ -209,28 +209,27 @@ async def test_a_deleted_topic_is_remembered_by_its_epoch() -> None:
     assert place.catalog.has_ended(entry.record.epoch)
 
 
-async def test_if_match_wants_the_definition_it_names() -> None:
+async def test_a_change_wants_the_definition_that_it_names() -> None:
     place = Place()
     with refused("precondition-failed"):
-        await place.put("px", Precondition(if_match="*"))
+        await place.put("px", Precondition(wanted=["*"]))
     entry, _ = await place.put("px")
     stale = entry.etag
-    await place.put("px", Precondition(if_match=f'"other", {stale}'), description="1")
-    for tag in (stale, f"W/{stale}", "nonsense"):
-        with refused("precondition-failed"):
-            await place.put("px", Precondition(if_match=tag), description="2")
-        with refused("precondition-failed"):
-            await place.catalog.delete("px", Precondition(if_match=tag))
-    assert entry.document.description == "1"
-    await place.put("px", Precondition(if_match="*"), description="3")
-    await place.catalog.delete("px", Precondition(if_match=entry.etag))
-
-
-async def test_if_none_match_makes_and_never_replaces() -> None:
-    place = Place()
-    await place.put("px", Precondition(if_none_match="*"))
+    await place.put("px", Precondition(wanted=['"other"', stale]), description="1")
     with refused("precondition-failed"):
-        await place.put("px", Precondition(if_none_match="*"), description="2")
+        await place.put("px", Precondition(wanted=[stale]), description="2")
+    with refused("precondition-failed"):
+        await place.catalog.delete("px", Precondition(wanted=[stale]))
+    assert entry.document.description == "1"
+    await place.put("px", Precondition(wanted=["*"]), description="3")
+    await place.catalog.delete("px", Precondition(wanted=[entry.etag]))
+
+
+async def test_a_change_that_wants_none_makes_and_never_replaces() -> None:
+    place = Place()
+    await place.put("px", Precondition(unwanted=["*"]))
+    with refused("precondition-failed"):
+        await place.put("px", Precondition(unwanted=["*"]), description="2")
     assert place.catalog.get("px").document == parsed()
 
 
