@@ -1,20 +1,18 @@
-"""The watchdog of the event loop: it counts long iterations, and says what they did."""
+"""The watchdog of the event loop: it counts long iterations, and says which calls they were in."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
+import faulthandler
 import logging
+import re
 import selectors
-import signal
+import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
-from types import FrameType, TracebackType
-from typing import Any, Final, Self
+from pathlib import Path
+from typing import Final, Self
 
 from tidegate.app.figures import LoopFigures
 from tidegate.app.logs import event
@@ -24,92 +22,28 @@ REPORT_EVERY_S: Final = 10.0
 # An iteration that does not end has no end at which it could be reported.
 STUCK_S: Final = 1.0
 CHECK_EVERY_S_MAX: Final = STUCK_S / 2
-# Meant for timers of CPU time, which the gateway does not use.
-INTERRUPT: Final = signal.SIGVTALRM
 CALLS_SHOWN_MAX: Final = 8
-# An iteration is sampled again once it has lasted so many times as long. Each signal leaves a byte
-# in the loop's own pipe, which holds a few hundred until the iteration ends.
-SAMPLED_AGAIN: Final = 1.125
 # A proxy that stops ends thousands of connections at once, and each end takes half a millisecond.
 EVENTS_AT_ONCE: Final = 8
 
-PRODUCT = "tidegate."
-# Every request goes through these; the route says more than their names.
-PASSED_MODULES = ("tidegate.app.http.", __name__)
-# Where a function has no local `topic`, one of these may know it.
-KNOWS_TOPIC = ("self", "feed", "flush", "subscriber", "subscription", "entry")
+_CALL: Final = re.compile(r'File "(.*)", line (\d+) in (.*)')
 
 logger = logging.getLogger("tidegate.loop")
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What the loop is doing: the request if there is one, the topic, and the calls under way.
+def calls_of(thread: int) -> list[str]:
+    """Return the innermost calls under way in a thread, the outermost of them first.
 
-    `calls` are those of the product, the outermost first; `line` is where the innermost one is.
+    Each is a file with its line, and the name of the function. No value is read.
     """
-
-    method: str | None
-    route: str | None
-    topic: str | None
-    calls: tuple[str, ...]
-    line: str
-
-    def __str__(self) -> str:
-        """Return one line for people."""
-        request = f"{self.method} {self.route}" if self.route else ""
-        topic = f"topic {self.topic}" if self.topic else ""
-        calls = " > ".join(self.calls[-CALLS_SHOWN_MAX:])
-        return ", ".join(part for part in (request, topic, calls, self.line) if part)
-
-
-def work_of(frame: FrameType | None) -> Work:
-    """Return what a stack of calls, given by its innermost frame, is at work on.
-
-    No value of a message is read: only names of functions, the route, and the topic's name.
-    """
-    method = route = topic = None
-    calls: list[str] = []
-    line = ""
-    for each in _outwards(frame):
-        module = each.f_globals.get("__name__", "")
-        line = line or f"{module}:{each.f_lineno}"
-        if not module.startswith(PRODUCT):
-            continue
-        if not module.startswith(PASSED_MODULES):
-            calls.append(each.f_code.co_qualname)
-            topic = topic or _topic_in(each.f_locals)
-        scope = each.f_locals.get("scope")
-        if isinstance(scope, dict) and "method" in scope:
-            method, route = scope["method"], getattr(scope.get("route"), "path", "no route")
-            topic = scope.get("path_params", {}).get("topic", topic)
-    return Work(method, route, topic, tuple(reversed(calls)), line)
-
-
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def _topic_in(names: dict[str, Any]) -> str | None:
-    """Return the topic that a function works on, as far as its names say."""
-    found = [names.get("topic"), *(getattr(names.get(name), "topic", None) for name in KNOWS_TOPIC)]
-    for each in found:
-        name = each if isinstance(each, str) else getattr(each, "name", None)
-        if isinstance(name, str):
-            return name
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """What was seen of an iteration: its work, and the clocks at that moment."""
-
-    iteration: int
-    work: Work
-    at_s: float
-    cpu_s: float
+    # A dump of all threads is what Python has for this, and it needs a file.
+    with tempfile.TemporaryFile() as file:
+        faulthandler.dump_traceback(file)
+        file.seek(0)
+        dump = file.read().decode(errors="replace")
+    stack = dump.partition(f"Thread 0x{thread:016x} ")[2].partition("\n\n")[0]
+    calls = _CALL.findall(stack)[:CALLS_SHOWN_MAX]
+    return [f"{'/'.join(Path(file).parts[-2:])}:{line} {name}" for file, line, name in calls[::-1]]
 
 
 class WatchedSelector(selectors.DefaultSelector):
@@ -155,9 +89,8 @@ class Watchdog:
 
     An iteration is all that the loop does between two calls of its selector: nobody is served
     meanwhile. The loop itself reads a clock twice in an iteration. A thread checks once within the
-    bound whether an iteration has lasted for half of it, and interrupts that one by a signal, whose
-    handler is given the calls under way. So it sees each iteration beyond the bound. An alarm for
-    each iteration would need no thread, but two system calls each time.
+    bound whether an iteration has lasted for half of it, and then looks at the calls under way. So
+    it sees each iteration beyond the bound, unless one call keeps all of Python's threads waiting.
 
     Attributes:
         is_serving: False while a gateway starts: a long iteration then keeps nobody waiting.
@@ -171,46 +104,35 @@ class Watchdog:
         self._check_every_s = min(bound_s, CHECK_EVERY_S_MAX)
         self._iteration = 0
         self._began_s: float | None = None
-        self._warn_at_s = STUCK_S
-        self._collected_s = self._collection_began_s = 0.0
-        self._sample: _Sample | None = None
+        self._seen: tuple[int, list[str]] = 0, []  # the iteration, and its calls
         self._reported_s = -REPORT_EVERY_S
         self._unreported = 0
         # A lock and no event: to wait for an event runs some Python code, twenty times a second.
         self._running = threading.Lock()
-        self._restore = ExitStack()
+        self._thread: threading.Thread | None = None
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         """Return a new event loop of asyncio's that is watched."""
         return asyncio.SelectorEventLoop(WatchedSelector(self))
 
     def __enter__(self) -> Self:
-        """Watch loops of this thread from now on; only the main thread is sampled."""
-        gc.callbacks.append(self._note_collection)
-        self._restore.callback(gc.callbacks.remove, self._note_collection)
-        if threading.current_thread() is threading.main_thread():  # Python's rule for signals
-            self._start_sampling()
+        """Look at the loop of this thread from now on."""
+        watched = threading.get_ident()
+        self._running.acquire()
+        self._thread = threading.Thread(
+            target=self._watch, args=(watched,), name="watchdog", daemon=True
+        )
+        self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Watch no more."""
-        self._restore.close()
-
-    @property
-    def work_seen(self) -> Work | None:
-        """What the iteration under way was seen to do, or the one that has just ended."""
-        sample = self._sample
-        return sample.work if sample is not None and sample.iteration == self._iteration else None
+    def __exit__(self, *_raised: object) -> None:
+        """Look no more."""
+        assert self._thread is not None, "it was entered"
+        self._running.release()
+        self._thread.join()
 
     def iteration_begins(self) -> None:
         """Note that the loop has something to do."""
-        self._collected_s = 0.0
-        self._warn_at_s = STUCK_S
         self._iteration += 1
         self._began_s = time.monotonic()
 
@@ -231,96 +153,41 @@ class Watchdog:
             self._unreported += 1
             return
         unreported, self._unreported, self._reported_s = self._unreported, 0, now_s
-        sample = self._sample
-        if sample is None or sample.iteration != self._iteration:
-            _log("was", took_s, None, None, self._collected_s, unreported)
-            return
-        # From the sample on: where the machine is busy, the loop was not held by its own work.
-        cpu_share = (time.thread_time() - sample.cpu_s) / max(now_s - sample.at_s, 1e-6)
-        _log("was", took_s, sample.work, cpu_share, self._collected_s, unreported)
+        iteration, calls = self._seen
+        _log("was", took_s, calls if iteration == self._iteration else [], unreported)
 
-    def _start_sampling(self) -> None:
-        before = signal.signal(INTERRUPT, self._take_sample)
-        self._restore.callback(signal.signal, INTERRUPT, before)
-        signal.siginterrupt(INTERRUPT, False)  # libraries may not repeat what was interrupted
-        thread = threading.Thread(
-            target=self._check, args=(threading.get_ident(),), name="watchdog", daemon=True
-        )
-        self._running.acquire()
-        thread.start()
-        self._restore.callback(thread.join)
-        self._restore.callback(self._running.release)
-
-    def _check(self, watched: int) -> None:
-        """Interrupt iterations that last; this is all that the thread does."""
-        wait_s, long_s = self._check_every_s, self._check_every_s / 2
-        iteration, sample_at_s = 0, long_s
+    def _watch(self, thread: int) -> None:
+        """Look at iterations that last; this is all that the thread does."""
+        wait_s, first_look_s = self._check_every_s, self._check_every_s / 2
+        looked_at, look_after_s = 0, first_look_s
         while not self._running.acquire(timeout=wait_s):
             wait_s = self._check_every_s
-            began_s = self._began_s
+            iteration, began_s = self._iteration, self._began_s
             if began_s is None:
                 continue
-            if iteration != self._iteration:
-                iteration, sample_at_s = self._iteration, long_s
+            if iteration != looked_at:
+                looked_at, look_after_s = iteration, first_look_s
             lasted_s = time.monotonic() - began_s
-            if lasted_s < sample_at_s:
-                # By then it has ended, or is worth a sample.
-                wait_s = min(wait_s, sample_at_s - lasted_s)
-            else:
-                sample_at_s = lasted_s * SAMPLED_AGAIN
-                signal.pthread_kill(watched, INTERRUPT)
-
-    def _take_sample(self, _number: int, frame: FrameType | None) -> None:
-        """Note the calls under way; Python calls this between two instructions of them."""
-        if self._began_s is None:
-            return  # the iteration has just ended
-        try:
-            work = work_of(frame)
-        except Exception:  # it must not end up in the work that was interrupted
-            logger.debug("the work under way could not be read", exc_info=True)
-            return
-        now_s = time.monotonic()
-        self._sample = _Sample(self._iteration, work, now_s, time.thread_time())
-        lasted_s = now_s - self._began_s
-        if lasted_s > max(self._warn_at_s, self._bound_s) and self.is_serving:
-            self._warn_at_s = 2 * lasted_s
-            _log("has been", lasted_s, work, None, 0.0, 0)
-
-    def _note_collection(self, phase: str, about: dict[str, int]) -> None:
-        # Full collections alone can take long; a signal waits for their end.
-        if about["generation"] < 2:
-            return
-        if phase == "start":
-            self._collection_began_s = time.monotonic()
-        else:
-            self._collected_s += time.monotonic() - self._collection_began_s
+            if lasted_s < look_after_s:
+                # By then it has ended, or is worth a look.
+                wait_s = min(wait_s, look_after_s - lasted_s)
+                continue
+            look_after_s = 2 * lasted_s
+            calls = calls_of(thread)
+            if self._iteration != iteration or self._began_s is None:
+                continue  # it has ended meanwhile
+            self._seen = iteration, calls
+            if lasted_s > max(STUCK_S, self._bound_s) and self.is_serving:
+                _log("has been", lasted_s, calls, 0)
 
 
-def _log(
-    tense: str,
-    took_s: float,
-    work: Work | None,
-    cpu_share: float | None,
-    collected_s: float,
-    unreported: int,
-) -> None:
-    figures = {
-        "ms": round(took_s * 1_000, 1),
-        "cpu_percent": None if cpu_share is None else round(100 * min(1.0, cpu_share)),
-        "collection_ms": round(collected_s * 1_000, 1),
-        "unreported": unreported,
-        "method": work and work.method,
-        "route": work and work.route,
-        "topic": work and work.topic,
-        "calls": work and list(work.calls),
-        "line": work and work.line,
-    }
+def _log(tense: str, took_s: float, calls: list[str], unreported: int) -> None:
+    figures = {"ms": round(took_s * 1_000, 1), "unreported": unreported, "calls": calls}
     logger.warning(
-        "the event loop %s held for %.0f ms: %s%s%s",
+        "the event loop %s held for %.0f ms: %s%s",
         tense,
         figures["ms"],
-        "one call that could not be looked into" if work is None else work,
-        "" if cpu_share is None else f" (on the CPU {figures['cpu_percent']} %)",
+        " > ".join(calls) or "one call that could not be looked into",
         f"; {unreported} others since the last report" if unreported else "",
         extra=event("loop-held", **figures),
     )

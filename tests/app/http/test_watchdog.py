@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import selectors
-import signal
 import socket
-import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +15,9 @@ from typing import Any
 import pytest
 
 from tests.support.deadlines import HANGS_S
-from tests.support.manual_driver import ManualDriver
 from tidegate.app.http import watchdog as module
-from tidegate.app.http.watchdog import Watchdog, work_of
+from tidegate.app.http.watchdog import Watchdog, calls_of
 from tidegate.app.logs import FIGURES
-from tidegate.conflation.topics.topic import Topic
 
 BOUND_S = 0.02
 
@@ -31,8 +27,6 @@ class Clock:
 
     `tick_s` passes at each look at it.
     """
-
-    thread_time = staticmethod(time.thread_time)
 
     def __init__(self) -> None:
         self.now_s = 1.0
@@ -62,18 +56,19 @@ def run(work: Coroutine[Any, Any, None], bound_s: float = BOUND_S) -> Watchdog:
 @pytest.fixture
 def hold_until_seen(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Callable[[], None]:
     """Holds the loop for four times the bound, until the watchdog has noted who holds it."""
-    looks: list[object] = []
+    watched: list[Watchdog] = []
+    begins = Watchdog.iteration_begins
 
-    def look(frame: Any) -> module.Work:
-        looks.append(frame)
-        return work_of(frame)
+    def begin(watchdog: Watchdog) -> None:
+        watched[:] = [watchdog]
+        begins(watchdog)
 
-    monkeypatch.setattr(module, "work_of", look)
+    monkeypatch.setattr(Watchdog, "iteration_begins", begin)
 
     def held() -> None:
-        looks.clear()
         clock.now_s += 4 * BOUND_S
-        wait_until(lambda: bool(looks))
+        [watchdog] = watched
+        wait_until(lambda: bool(watchdog._seen[1]))
 
     return held
 
@@ -110,7 +105,7 @@ def test_an_iteration_beyond_the_bound_is_counted_and_reported(
     assert figures.iterations.total == pytest.approx(4 * BOUND_S)
     [reported] = figures_of(caplog)
     assert reported["ms"] == 4 * BOUND_S * 1_000
-    assert reported["line"].startswith(f"{__name__}:")
+    assert any(call.startswith("http/test_watchdog.py:") for call in reported["calls"])
     assert reported["unreported"] == 0
 
 
@@ -128,49 +123,27 @@ def test_iterations_within_the_bound_are_not_reported(
     assert not figures_of(caplog)
 
 
-def test_the_topic_and_the_calls_are_named(
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    hold_until_seen: Callable[[], None],
-) -> None:
-    made = ManualDriver()
-    made.topic()
-    publish: Callable[..., Any] = Topic.publish
+def test_the_calls_of_a_thread_are_those_that_are_under_way() -> None:
+    begun, goes_on = threading.Event(), threading.Event()
 
-    def slowly(topic: Topic, *args: Any) -> Any:
-        hold_until_seen()
-        return publish(topic, *args)
+    def inner() -> None:
+        begun.set()
+        goes_on.wait(HANGS_S)
 
-    monkeypatch.setattr(Topic, "publish", slowly)
+    def outer() -> None:
+        inner()
 
-    async def work() -> None:
-        made.publish("aX1")
-
-    run(work())
-    [reported] = figures_of(caplog)
-    assert reported["calls"][:1] == ["Engine.publish"]  # on a busy machine perhaps deeper
-    assert reported["topic"] == "px"
-
-
-def test_a_request_is_named_by_its_route(
-    caplog: pytest.LogCaptureFixture, hold_until_seen: Callable[[], None]
-) -> None:
-    class Route:
-        path = "/v1/topics/{topic}/messages"
-
-    scope = {"method": "POST", "route": Route(), "path_params": {"topic": "px"}, "query": "secret"}
-
-    async def app(scope: dict[str, Any]) -> None:
-        hold_until_seen()
-
-    # The layers' frames are asked, and not those of whoever is called by them.
-    names = {"__name__": "tidegate.app.http.middleware", "app": app}
-    exec("async def layer(scope): await app(scope)", names)
-    run(names["layer"](scope))  # type: ignore[operator]  # made by the line above
-    [reported] = figures_of(caplog)
-    assert (reported["method"], reported["route"]) == ("POST", Route.path)
-    assert (reported["topic"], reported["calls"]) == ("px", [])
-    assert "secret" not in caplog.text
+    other = threading.Thread(target=outer)
+    other.start()
+    assert begun.wait(HANGS_S)
+    assert other.ident is not None
+    calls = calls_of(other.ident)
+    goes_on.set()
+    other.join()
+    names = [call.partition(" ")[2] for call in calls]
+    assert names.index("inner") == names.index("outer") + 1
+    assert calls[names.index("outer")].startswith("http/test_watchdog.py:")
+    assert calls_of(0) == []
 
 
 def test_reports_are_limited_and_those_between_are_counted(
@@ -201,72 +174,40 @@ def test_an_iteration_that_does_not_end_is_reported_while_it_lasts(
     assert "was held" in caplog.records[1].getMessage()
 
 
-def test_a_collection_is_counted(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, clock: Clock
+def test_a_loop_of_another_thread_is_watched_as_well(
+    caplog: pytest.LogCaptureFixture, hold_until_seen: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr(module, "REPORT_EVERY_S", 0.0)
-    clock.tick_s = 0.001
-
     async def work() -> None:
-        await asyncio.sleep(0)
-        gc.collect()
-        await asyncio.sleep(0)
-
-    run(work(), bound_s=0.001)
-    assert any(each["collection_ms"] > 0 for each in figures_of(caplog))
-
-
-def test_the_handler_of_before_is_set_again() -> None:
-    before = signal.getsignal(module.INTERRUPT)
-    run(pauses(3))
-    assert signal.getsignal(module.INTERRUPT) is before
-
-
-def test_a_loop_of_another_thread_is_timed_and_not_sampled(clock: Clock) -> None:
-    async def work() -> None:
-        clock.now_s += 2 * BOUND_S
+        hold_until_seen()
         await asyncio.sleep(0)
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(run, work()).result().figures.held == 1
+    [reported] = figures_of(caplog)
+    assert any(call.endswith(" held") for call in reported["calls"])
 
 
-def test_what_cannot_be_read_does_no_harm_to_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[object] = []
-
-    def broken(frame: object) -> module.Work:
-        tried.append(frame)
-        raise ValueError("changes while it is read")
-
-    monkeypatch.setattr(module, "work_of", broken)
-
-    async def work() -> None:
-        wait_until(lambda: bool(tried))
-
-    run(work())
-
-
-def test_a_long_iteration_is_sampled_ever_more_seldom(
+def test_a_long_iteration_is_looked_at_ever_more_seldom(
     monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    samples: list[float] = []
+    looks: list[float] = []
 
-    def note(frame: Any) -> module.Work:
-        samples.append(clock.now_s)
-        return work_of(frame)
+    def look(thread: int) -> list[str]:
+        looks.append(clock.now_s)
+        return calls_of(thread)
 
-    monkeypatch.setattr(module, "work_of", note)
+    monkeypatch.setattr(module, "calls_of", look)
 
     async def work() -> None:
         await asyncio.sleep(0)
         clock.now_s += 100 * BOUND_S
-        wait_until(lambda: bool(samples))
+        wait_until(lambda: bool(looks))
         for _ in range(10):  # a tenth of what it has lasted, while the thread checks each time
             clock.now_s += BOUND_S
             time.sleep(2 * BOUND_S)
 
     run(work())
-    assert len(samples) == 1
+    assert len(looks) == 1
 
 
 def test_an_iteration_begins_with_few_of_many_events() -> None:
@@ -312,13 +253,6 @@ def test_events_that_wait_are_forgotten_with_their_registration() -> None:
         assert masks == {selectors.EVENT_WRITE}, "the kernel reports what it waits for now"
 
 
-def test_a_stack_without_the_product_has_its_line() -> None:
-    work = work_of(sys._getframe())
-    assert work.route is None
-    assert work.calls == ()
-    assert work.line.startswith(__name__)
-
-
 # The rest takes time on the machine, which others use as well.
 
 REAL_BOUND_S = 0.05
@@ -332,7 +266,7 @@ def hold(seconds: float) -> None:
 
 
 @pytest.mark.nightly
-def test_an_iteration_just_beyond_the_bound_is_sampled(
+def test_an_iteration_just_beyond_the_bound_is_looked_at(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "REPORT_EVERY_S", 0.0)
@@ -345,11 +279,11 @@ def test_an_iteration_just_beyond_the_bound_is_sampled(
     for _ in range(10):
         caplog.clear()
         run(work(), REAL_BOUND_S)
-        lines = [each["line"] for each in figures_of(caplog)]
-        assert len(lines) == 12
-        if None not in lines:  # on a busy machine the thread may come too late to one of them
+        calls = [each["calls"] for each in figures_of(caplog)]
+        assert len(calls) == 12
+        if all(calls):  # on a busy machine the thread may come too late to one of them
             return
-    raise AssertionError(lines)
+    raise AssertionError(calls)
 
 
 @pytest.mark.nightly
