@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from enum import IntEnum
 
 from redis.exceptions import RedisError
 
@@ -46,6 +47,17 @@ Fields = dict[bytes, bytes]
 logger = logging.getLogger("tidegate.bus")
 
 
+class Doubt(IntEnum):
+    """Why a topic's copy in the engine is checked; of several reasons the greatest counts."""
+
+    EPOCH = 1
+    """Its epoch may have ended."""
+    HISTORY = 2
+    """Redis has an entry of another history."""
+    GAP = 3
+    """The copy lacks entries."""
+
+
 class TopicLogReader:
     """One task that reads all topics, each from the engine's head.
 
@@ -73,7 +85,7 @@ class TopicLogReader:
         self._restart_topic = restart_topic
         self._outage = outage
         self._wake = asyncio.Event()
-        self._suspects: dict[str, bool] = {}
+        self._suspects: dict[str, Doubt] = {}
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._check_due_s = 0.0
         self._last_checked = ""
@@ -83,9 +95,9 @@ class TopicLogReader:
         append_waiters.shared_head = store.shared_head
         catalog.listen(lambda name: self._wake.set())
 
-    def suspect(self, topic: str, *, has_gap: bool = False) -> None:
-        """Schedule a continuity check of a topic; `has_gap`: the engine's copy has a gap."""
-        self._suspects[topic] = self._suspects.get(topic, False) or has_gap
+    def suspect(self, topic: str, doubt: Doubt = Doubt.EPOCH) -> None:
+        """Schedule a continuity check of a topic."""
+        self._suspects[topic] = max(doubt, self._suspects.get(topic, doubt))
         self._wake.set()
 
     async def run(self) -> None:
@@ -115,7 +127,7 @@ class TopicLogReader:
             await self._check(self._names())
             await self._repair_suspects()
 
-    async def _repair_suspects(self) -> dict[str, bool]:
+    async def _repair_suspects(self) -> dict[str, Doubt]:
         """Repair suspect topics; return those that could not be looked at now."""
         # Taken first: a topic that becomes suspect during its repair is checked again.
         suspects, self._suspects = self._suspects, {}
@@ -124,10 +136,10 @@ class TopicLogReader:
             return suspects
         if await self._store.definitions.is_behind():
             return suspects
-        skipped: dict[str, bool] = {}
+        skipped: dict[str, Doubt] = {}
         for name in sources_first(suspects, self._document):
             waits = not skipped.keys().isdisjoint(sources_of(name, self._document))
-            if waits or not await self._repair(name, has_gap=suspects[name]):
+            if waits or not await self._repair(name, suspects[name]):
                 skipped[name] = suspects[name]
         return skipped
 
@@ -142,8 +154,8 @@ class TopicLogReader:
                 self._outage.over()
             # Topics that were skipped are tried again soon: until then the bus counts as out.
             await self._publish_all(await self._read(PAUSE_S if skipped else WAIT_S))
-        for name, has_gap in skipped.items():
-            self.suspect(name, has_gap=has_gap)
+        for name, doubt in skipped.items():
+            self.suspect(name, doubt)
 
     # Reading
 
@@ -197,10 +209,10 @@ class TopicLogReader:
             pass  # the topic was deleted before the entries arrived
         except ForeignEntry as foreign:
             logger.warning("%s: %s; the topic restarts", name, foreign)
-            self.suspect(name, has_gap=True)
+            self.suspect(name, Doubt.GAP)
         except Exception:
             logger.exception("%s cannot be read; the topic restarts", name)
-            self.suspect(name, has_gap=True)
+            self.suspect(name, Doubt.GAP)
         self._append_waiters.notify(name)
 
     def _contiguous_frames(self, name: str, entries: Sequence[Fields]) -> list[Frame]:
@@ -217,7 +229,7 @@ class TopicLogReader:
                 break  # publish the entries before it; the next read raises for this one
             is_ours = topic.place(Bookmark(epoch, first)).epoch == topic.epoch
             if not is_ours or first != expected:
-                self.suspect(name, has_gap=is_ours)
+                self.suspect(name, Doubt.GAP if is_ours else Doubt.HISTORY)
                 break
             frames += parsed
         return frames
@@ -241,7 +253,7 @@ class TopicLogReader:
         for name in await self._store.find_suspects(names, self._head):
             self.suspect(name)
 
-    async def _repair(self, name: str, *, has_gap: bool) -> bool:
+    async def _repair(self, name: str, doubt: Doubt) -> bool:
         """Restart a suspect topic in its current epoch with the messages that Redis still has.
 
         Return False, with nothing done, while definitions change, because its current definition is
@@ -251,9 +263,9 @@ class TopicLogReader:
             return False
         async with self._catalog.changing:
             is_behind = await self._store.definitions.is_behind()
-            return not is_behind and await self._restart(name, has_gap=has_gap)
+            return not is_behind and await self._restart(name, doubt)
 
-    async def _restart(self, name: str, *, has_gap: bool) -> bool:
+    async def _restart(self, name: str, doubt: Doubt) -> bool:
         entry = self._catalog.served(name)
         if entry is None or not self._store.has(name):
             return True
@@ -267,9 +279,10 @@ class TopicLogReader:
                 await self._store.put_epoch(record)
             except DefinitionsMoved:
                 return False
-        elif not has_gap:
+        elif doubt is Doubt.EPOCH:
             return True
-        seen = None if has_gap else Bookmark(entry.record.epoch, self._head(name))
+        is_continued = epoch != entry.record.epoch and doubt is not Doubt.GAP
+        seen = Bookmark(entry.record.epoch, self._head(name)) if is_continued else None
         restored = await self._store.load_current(record, seen)
         if restored is None:  # Redis has begun another life, or others trim it; tried again
             return False

@@ -22,6 +22,7 @@ from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, Stream, client_of, eventually, running_gateway
 from tests.support.rules import rule
 from tidegate.app.calls import Call, Reply
+from tidegate.app.cluster.log_reader import Doubt
 from tidegate.app.cluster.topic_log import TopicLog
 from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.items import Fill, Message
@@ -668,7 +669,7 @@ async def test_a_topic_that_is_trimmed_before_it_is_read_holds_up_no_other(
         assert other.gateway.bus is not None
         reader = other.gateway.bus._log_reader
         assert reader is not None
-        reader.suspect("fast", has_gap=True)
+        reader.suspect("fast", Doubt.GAP)
         await eventually(lambda: "fast" in tried, "it is read again")
         for number in range(3):
             await one.publish({"k": "a", "v": number})

@@ -21,7 +21,7 @@ from tests.support.rules import rule
 from tidegate.app.cluster import log_reader, scripts
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
-from tidegate.app.cluster.log_reader import TopicLogReader
+from tidegate.app.cluster.log_reader import Doubt, TopicLogReader
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.cluster.topic_log import TopicLog, topic_keys
 from tidegate.app.definitions.mergers import Mergers
@@ -275,12 +275,12 @@ async def test_a_gateway_that_has_not_heard_of_its_topics_epochs_is_not_ready(
         readers = [log_reader_of(gateway) for gateway in (one, other)]
         repairs = [reader._repair_suspects for reader in readers]
 
-        async def repair_first() -> dict[str, bool]:
+        async def repair_first() -> dict[str, Doubt]:
             if readers[0]._suspects:
                 await looks.wait()
             return await repairs[0]()
 
-        async def repair_late() -> dict[str, bool]:
+        async def repair_late() -> dict[str, Doubt]:
             if readers[1]._suspects:
                 looks.set()
                 await has_begun.wait()
@@ -434,11 +434,11 @@ async def test_a_derived_topic_waits_for_a_source_that_cannot_begin_again_yet(
         reader = log_reader_of(gateway)
         restart = reader._restart
 
-        async def restart_later(name: str, *, has_gap: bool) -> bool:
+        async def restart_later(name: str, doubt: Doubt) -> bool:
             if name == "px" and not put_off:
                 put_off.append(name)
                 return False
-            return await restart(name, has_gap=has_gap)
+            return await restart(name, doubt)
 
         monkeypatch.setattr(reader, "_restart", restart_later)
         server.kill()
@@ -488,6 +488,40 @@ async def test_a_gateway_starts_on_a_stream_whose_entries_were_deleted(
         assert await gateway.sow() == [A1, B2, {"k": "c", "v": 3}]
 
 
+async def write_entry(server: BusServer, epoch: str, offset: int, value: object) -> None:
+    """Write an entry with one message into the log of px, as a gateway of this epoch would."""
+    connection = BusConnection(server.url)
+    await connection.execute(
+        "EVAL",
+        "redis.call('HSET', KEYS[1], 'head', ARGV[2]) "
+        "redis.call('XADD', KEYS[2], ARGV[2] .. '-0', 'e', ARGV[1], 'f', ARGV[2], 't', 0, 'b', 0, "
+        "'i', ARGV[3])",
+        2,
+        connection.topic_key("px", "state"),
+        connection.topic_key("px", "stream"),
+        epoch,
+        offset,
+        pack([Message(json.dumps(value).encode(), '["b"]')]),
+    )
+    await connection.aclose()
+
+
+@rule("cluster-13")
+async def test_an_entry_of_another_history_in_the_same_epoch_has_the_topic_begin_again(
+    server: BusServer,
+) -> None:
+    """Else the gateway would read it for ever, and nothing behind it."""
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        epoch = await published(gateway, A1)
+        async with gateway.subscribe("conflation=10ms") as stream:
+            await stream.until("group_end")
+            await write_entry(server, "lost", 2, B2)
+            assert await began_again(stream) == [A1, B2]
+            await published(gateway, A1)
+            assert stream.last_id.startswith(epoch)
+
+
 async def test_who_missed_what_was_trimmed_begins_again_in_the_same_epoch(
     server: BusServer,
 ) -> None:
@@ -496,20 +530,9 @@ async def test_who_missed_what_was_trimmed_begins_again_in_the_same_epoch(
         epoch = await published(gateway, A1)
         async with gateway.subscribe("conflation=10ms") as stream:
             await stream.until("group_end")
+            await write_entry(server, epoch, 9, B2)
             connection = BusConnection(server.url)
-            items = pack([Message(json.dumps(B2).encode(), '["b"]')])
-            await connection.execute(
-                "EVAL",
-                "redis.call('HSET', KEYS[1], 'head', 9) "
-                "redis.call('XADD', KEYS[2], '9-0', 'e', ARGV[1], 'f', 9, 't', 0, 'b', 0, "
-                "'i', ARGV[2]) "
-                "redis.call('XDEL', KEYS[2], '1-0')",
-                2,
-                connection.topic_key("px", "state"),
-                connection.topic_key("px", "stream"),
-                epoch,
-                items,
-            )
+            await connection.execute("XDEL", connection.topic_key("px", "stream"), "1-0")
             await connection.aclose()
             assert await began_again(stream) == [A1, B2]
             assert stream.last_id == f"{epoch}-9"

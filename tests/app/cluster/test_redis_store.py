@@ -28,7 +28,7 @@ from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.application import create_app
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings
-from tidegate.app.stores.items import Item, Message, Removal
+from tidegate.app.stores.items import Item, Message, Removal, pack
 from tidegate.app.stores.store import (
     Appended,
     Change,
@@ -536,6 +536,32 @@ async def test_an_epoch_whose_life_ended_before_anybody_took_it_over_is_followed
         assert restored is not None
         assert restored.former == {"e1": 1, epochs[1]: 1}
         await store.aclose()
+
+
+async def test_half_a_publish_of_an_ended_epoch_ends_the_epoch_that_it_came_into(
+    shared: Shared,
+) -> None:
+    """Redis ran it at its start, from the middle of a file that it had shortened there."""
+    store = await shared.store()
+    record = TopicRecord("px", KEYED, "e2")
+    await store.put_topic(record)
+    log, connection = store.log("px"), shared.connections[-1]
+    for offset, epoch in ((1, "e1"), (2, "e1"), (3, "e2"), (4, "e2")):
+        fields = "e", epoch, "f", offset, "t", "0", "b", "0", "i", pack([Message(b"1")])
+        await connection.execute("XADD", log.stream, f"{offset}-0", *fields)
+    another_life = "HSET", log.keys[0], "former", "e1:2", "head", "4", "life"
+    await connection.execute(*another_life, "before")
+    whole = await store.confirm_epoch("px", seen=4)
+    restored = await store.load_current(replace(record, epoch=whole))
+    assert restored is not None
+    assert (restored.former, len(restored.journal)) == ({"e1": 2, "e2": 4}, 4)
+    await connection.execute("XDEL", log.stream, "3-0")
+    await connection.execute(*another_life, "and another", "former", "e1:1")
+    another = await store.confirm_epoch("px", seen=4)
+    restored = await store.load_current(replace(record, epoch=another))
+    assert restored is not None
+    assert restored.former == {"e1": -1, "e2": -1, whole: -1}
+    assert not restored.journal
 
 
 async def test_an_epoch_continues_no_more_than_each_epoch_after_it(shared: Shared) -> None:
