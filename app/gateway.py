@@ -41,7 +41,7 @@ from tidegate.app.topics.plan import Step, carry_out, plan_beside
 from tidegate.app.topics.system_topics import AUDIT, EventTopic, SessionsTopic, open_own
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.engine import Engine
-from tidegate.conflation.errors import EngineError
+from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.outputs import CloseReason
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.errors import Refusal
@@ -412,8 +412,12 @@ class Gateway:
                 take the reader back.
         """
         if self.bus is not None:
-            with contextlib.suppress(EngineError):  # the topic is gone
+            try:
                 await self._catch_up_with_bus(topic, seen)
+            except TopicUnknown:
+                # Deleted elsewhere, it stays here for a moment, perhaps behind the reader.
+                if self.catalog.exists(topic):
+                    raise Unavailable("The topic was just deleted; try again.") from None
             return
         if by is not None and not (by.grants.may(WRITE, topic) or by.grants.may(ADMIN, topic)):
             return

@@ -464,6 +464,24 @@ async def test_a_reader_is_not_taken_back_by_a_gateway_that_is_behind(
 
 
 @rule("cluster-15")
+async def test_a_reader_is_not_taken_back_where_its_topic_is_about_to_be_removed(
+    redis_bus: BusServer,
+) -> None:
+    """Another gateway has deleted it, and this one waits for a writer of it."""
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        async with held_reader(other):
+            await one.publish({"k": "a", "v": 1})
+            epoch, headers = other.gateway.catalog.get("px").record.epoch, dict[str, str]()
+            headers["Last-Event-ID"] = f"{epoch}-1"
+            with other.gateway.arrivals.deleting("px", epoch):
+                refused = await other.http.get("/v1/topics/px/subscribe", headers=headers)
+            assert refused.text.startswith("event: refused")
+            assert '"code":"bus-unavailable"' in refused.text
+
+
+@rule("cluster-15")
 async def test_a_reader_of_what_is_lost_is_not_taken_back_beyond_that(
     redis_bus: BusServer,
 ) -> None:
