@@ -327,9 +327,11 @@ local function has_half()
         if entry and entry[2][2] == epoch then return true end
     end
 end
-local left = head
-if through ~= head or has_half() then
+local left, is_half = head, has_half()
+if through ~= head or is_half then
     left = -1
+    -- Records of the half may be behind the head: up to the offset of its entry.
+    if is_half then head = math.max(head, through) end
     redis.call('DEL', KEYS[2])
     redis.call('HSET', KEYS[1], 'base', string.format('%d', head), 'made', ARGV[2])
     local noted = redis.call('HGETALL', KEYS[4])
