@@ -51,6 +51,9 @@ logger = logging.getLogger("tidegate.filler")
 Write = Callable[[CatalogTopic, Fill, int | None], Awaitable[None]]
 """Writes into a derived topic: `Writer.fill`."""
 
+CatchUp = Callable[[str], Awaitable[None]]
+"""Waits until this gateway has all that is stored of a topic: `Writer.catch_up_with`."""
+
 
 class DerivedTopic:
     """Fills one topic from its source until it is stopped.
@@ -60,14 +63,23 @@ class DerivedTopic:
     again at any time.
     """
 
-    def __init__(self, driver: Driver, write: Write, leadership: Leadership, session: str) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        write: Write,
+        catch_up: CatchUp,
+        leadership: Leadership,
+        session: str,
+    ) -> None:
         self._driver = driver
         self._write = write
+        self._catch_up = catch_up
         self._leadership = leadership
         self._session = session
         self._consumer: Consumer | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
+        self._is_behind = False
         self._source = ""
         self.has_records = False
         self._seen: set[str] | None = None
@@ -103,10 +115,17 @@ class DerivedTopic:
         if self._consumer is not None:
             # A closed session wakes nobody, and the task would wait for an hour.
             self._consumer.wake()
-        if self._task is not None:
+        if self._task is None:
+            return
+        if self._is_behind:
+            self._task.cancel()  # nothing is written yet
+            await asyncio.wait([self._task])
+        else:
             await self._task
 
     async def _run(self, entry: CatalogTopic) -> None:
+        if self.has_records and not await self._caught_up(entry):
+            return
         assert self._consumer is not None, "it subscribes before it starts"
         while not self._stopped:
             source = self._source_topic()
@@ -115,6 +134,8 @@ class DerivedTopic:
             if items and not await self._written(entry, items, source):
                 return
             if Unsubscribed(NAME, self._source, BACK_PRESSURE) in outputs:
+                text = "%s lacks messages: more keys waited than subscription_keys_max"
+                logger.error(text, entry.record.name)
                 if not self._subscribe_again(entry):
                     return
             elif any(isinstance(output, Goodbye | Unsubscribed) for output in outputs):
@@ -122,12 +143,36 @@ class DerivedTopic:
             if not outputs:
                 await self._consumer.wait(WAIT_S_MAX)
 
+    async def _caught_up(self, entry: CatalogTopic) -> bool:
+        """Wait until this gateway has all of both topics; return False if it ends meanwhile.
+
+        A topic that comes back at another gateway is read here from the start of its log. Compared
+        with a part of it, records would be removed, or written again.
+        """
+        both, backoff = (self._source, entry.record.name), Backoff(RETRY_S)
+        self._is_behind = True
+        while not self._stopped:
+            try:
+                before = [self._driver.engine.topic(name).head for name in both]
+                for name in both:
+                    await self._catch_up(name)
+                after = [self._driver.engine.topic(name).head for name in both]
+            except TopicUnknown:
+                return False
+            except Refused as refusal:
+                text = "%s is not filled, tried again: %s"
+                logger.log(backoff.level, text, entry.record.name, refusal)
+                await backoff.pause()
+            else:
+                self._is_behind = False
+                return before == after or self._subscribe_again(entry)
+        return False
+
     def _subscribe_again(self, entry: CatalogTopic) -> bool:
-        """Subscribe again where too many keys have waited; return False if it ends all the same."""
+        """Begin again with the source's records; return False if it ends all the same."""
         if self._stopped:
             return False
         name, document = entry.record.name, entry.document
-        logger.error("%s lacks messages: more keys waited than subscription_keys_max", name)
         self._driver.close(self._session)
         try:
             assert document.gateway_source is not None, "it is filled until it is stopped"
@@ -219,10 +264,13 @@ class DerivedTopics:
     why topics that are served are not filled; each is tried again when a topic is added.
     """
 
-    def __init__(self, driver: Driver, write: Write, leadership: Leadership) -> None:
+    def __init__(
+        self, driver: Driver, write: Write, catch_up: CatchUp, leadership: Leadership
+    ) -> None:
         self.reasons: dict[str, str] = {}
         self._driver = driver
         self._write = write
+        self._catch_up = catch_up
         self._leadership = leadership
         self._running: dict[str, DerivedTopic] = {}
         self._numbers = itertools.count(1)
@@ -241,7 +289,7 @@ class DerivedTopics:
             wanted(self._driver, source, document.key_spec)
             return
         session = f"filler-{next(self._numbers)}"
-        derived = DerivedTopic(self._driver, self._write, self._leadership, session)
+        derived = DerivedTopic(self._driver, self._write, self._catch_up, self._leadership, session)
         derived.subscribe(source, document.key_spec)
         self._running[name] = derived
 

@@ -43,7 +43,9 @@ class Place:
         self.driver = Driver(engine, limits, clock)
         self.writer = Writer(self.store, self.driver)
         self.leadership = Leadership(held=True)
-        self.derived_topics = DerivedTopics(self.driver, self.writer.fill, self.leadership)
+        self.derived_topics = DerivedTopics(
+            self.driver, self.writer.fill, self.writer.catch_up_with, self.leadership
+        )
         self.catalog = Catalog(self.store, self.driver, self.derived_topics, self.settings)
         self.ingest = Ingest(self.writer, self.driver, self.settings)
 

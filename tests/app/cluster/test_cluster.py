@@ -797,6 +797,36 @@ async def test_rows_of_a_source_that_the_bus_has_lost_are_filled_in_again(
         await eventually(lambda: topic.head == 3, "it is filled on")
 
 
+@rule("topic-9")
+@pytest.mark.parametrize("back", [["slow"], ["px", "slow"]])
+async def test_a_derived_topic_that_comes_back_is_compared_with_all_of_its_log(
+    redis_bus: BusServer, back: list[str]
+) -> None:
+    """As after a failover that has lost its deletion: the leader reads it from the start."""
+    async with gateways(redis_bus) as (leader, _):
+        await leader.topic()
+        await leader.topic("slow", key=[], source={"topic": "px", "interval": "100ms"})
+        await leader.publish(*({"k": number} for number in range(3)))
+        engine, bus = leader.gateway.driver.engine, leader.gateway.bus
+        await eventually(lambda: engine.topic("slow").head == 3, "it is filled")
+        assert bus is not None
+        definitions = bus._definition_sync
+        assert definitions is not None
+        records = [leader.gateway.catalog.get(name).record for name in back]
+        async with held_reader(leader) as goes_on:
+            for record in reversed(records):
+                await definitions._apply(record.name, None)
+            for record in records:
+                await definitions._apply(record.name, record)
+            assert engine.topic("slow").head == 0
+            goes_on.set()
+            await leader.publish({"k": 3})
+        await eventually(lambda: engine.topic("slow").head > 3, "it is filled on")
+        lines = (await leader.http.get("/v1/topics/slow/messages")).text.splitlines()
+        found = [json.loads(line) for line in lines]
+        assert [row.get("value") for row in found] == [{"k": number} for number in range(4)]
+
+
 @contextlib.asynccontextmanager
 async def behind_leader(
     server: BusServer, monkeypatch: pytest.MonkeyPatch
