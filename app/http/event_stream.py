@@ -28,6 +28,7 @@ from tidegate.app.streams.compression import (
     coding_of,
     negotiated_encoder,
 )
+from tidegate.app.streams.cursor import EventId
 from tidegate.app.streams.event_writer import EventWriter
 from tidegate.app.streams.notices import Heartbeat
 from tidegate.app.streams.reader import Reader
@@ -146,8 +147,8 @@ def _agent_of(scope: Scope) -> str:
     return sys.intern(found[:AGENT_BYTES_MAX].decode("latin-1"))
 
 
-async def session_stream(session: Session, number: int | None, *, is_stopping: bool) -> Response:
-    """Attach a reader that has seen this number of a kept session's cursor; return its stream.
+async def session_stream(session: Session, seen: EventId | None, *, is_stopping: bool) -> Response:
+    """Attach a reader that has seen this id of a kept session; return its stream.
 
     Raises:
         Refused: not-ready, as the gateway is about to stop.
@@ -157,6 +158,6 @@ async def session_stream(session: Session, number: int | None, *, is_stopping: b
         return Response(status_code=204)  # as its goodbye has said
     if is_stopping:
         raise stopping()
-    attachment = attach_existing(session, number, jittered_retry_ms())
+    attachment = attach_existing(session, seen, jittered_retry_ms())
     await attachment.in_turns()
     return EventStream(session, attachment.reader, attachment.hello)

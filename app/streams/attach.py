@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tidegate.app.access.grants import Subject, check_owner
 from tidegate.app.names import TopicPattern
-from tidegate.app.streams.cursor import Cursor, Mark
+from tidegate.app.streams.cursor import Cursor, EventId, Mark
 from tidegate.app.streams.decisions import end_reason, granted_to
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.scheduler import in_turns
@@ -84,10 +84,10 @@ def attach_plain(session: Session, plain: PlainSubscription) -> tuple[Reader, by
     return reader, reader.hello(id_text=str(start) if is_bare else "")
 
 
-def attach_existing(session: Session, number: int | None, retry_ms: int) -> Attachment:
-    """Begin to attach a reader that has seen this number of the session's cursor.
+def attach_existing(session: Session, seen: EventId | None, retry_ms: int) -> Attachment:
+    """Begin to attach a reader that has seen this id of the session.
 
-    For a reader without a number, subscriptions with a snapshot begin with it; others continue
+    For a reader without an id, subscriptions with a snapshot begin with it; others continue
     after what the last reader's peer acknowledged. A reader that is still attached is replaced.
 
     Raises:
@@ -103,7 +103,7 @@ def attach_existing(session: Session, number: int | None, retry_ms: int) -> Atta
         raise
     session.on_attached(session)
     session.was_read = True
-    return Attachment(session, reader, cursor, number)
+    return Attachment(session, reader, cursor, seen)
 
 
 def admit_reader(session: Session, subject: Subject | None) -> None:
@@ -152,15 +152,16 @@ class Attachment:
     """
 
     def __init__(
-        self, session: Session, reader: Reader, cursor: Cursor, number: int | None
+        self, session: Session, reader: Reader, cursor: Cursor, seen: EventId | None
     ) -> None:
         self.reader = reader
         self.hello = b""
         self._session = session
         self._cursor = cursor
-        self._is_new = number is None
-        self._since = cursor.confirmed if number is None else number
-        self._marks: Mapping[SubscriberId, Mark] | None = cursor.marks(self._since)
+        self._is_new = seen is None
+        self._since = cursor.confirmed if seen is None else seen.number
+        place = "" if seen is None else seen.place
+        self._marks: Mapping[SubscriberId, Mark] | None = cursor.marks(self._since, place)
         # Those that have ended unseen, and may have begun again since.
         self._ended = {(end.name, end.topic) for at, end in cursor.endings if self._is_unseen(at)}
         # One that was closed for a full queue would be closed again, and could never come back.

@@ -26,13 +26,21 @@ Mark = Bookmark | None
 Step = tuple[int | None, str | None, bool]
 """A step in transfer: the subscriber's number, the mark's text, and whether it has ended."""
 
-_CURSOR = re.compile(rf"({SESSION_ID})-(0|[1-9][0-9]{{0,17}})(?:~[A-Za-z0-9]+-[0-9]+)?", re.ASCII)
+_CURSOR = re.compile(rf"({SESSION_ID})-(0|[1-9][0-9]{{0,17}})(?:~([A-Za-z0-9]+-[0-9]+))?", re.ASCII)
 
 
-def parse_cursor(text: str) -> tuple[str, int] | None:
-    """Return session and number of an event's id; None if it is no cursor."""
+class EventId(NamedTuple):
+    """An event's id of a session, as a reader returns it; `place`: the mark in it, "" without."""
+
+    session: str
+    number: int
+    place: str = ""
+
+
+def parse_cursor(text: str) -> EventId | None:
+    """Return the parts of an event's id; None if it is no cursor."""
     found = _CURSOR.fullmatch(text)
-    return None if found is None else (found[1], int(found[2]))
+    return None if found is None else EventId(found[1], int(found[2]), found[3] or "")
 
 
 class PackedCursor(msgspec.Struct, frozen=True, array_like=True):
@@ -112,10 +120,18 @@ class Cursor:
         self.move(subscriber, None)
         self._anew[subscriber] = self.number
 
-    def marks(self, number: int) -> Mapping[SubscriberId, Mark] | None:
-        """Return the marks of a reader that has seen this number; None: no longer known."""
+    def marks(self, number: int, place: str = "") -> Mapping[SubscriberId, Mark] | None:
+        """Return the marks of a reader that has seen this number; None: not known.
+
+        An id whose `place` is not that of its number was given by another copy of the session: a
+        failover that has lost a move leaves one at each gateway, and each counts on.
+        """
         if not self._base_number <= number <= self.number:
             return None
+        if place and number > self._base_number:
+            mark = self._steps[number - self._base_number - 1].mark
+            if str(mark) != place:
+                return None
         # Computed at each attach: a reader comes back far less often than an event is sent.
         marks = dict(self._base)
         for step in islice(self._steps, number - self._base_number):

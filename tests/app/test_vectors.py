@@ -180,7 +180,9 @@ def test_an_id_that_is_none_is_a_place_that_no_topic_knows(vector: Vector) -> No
 
 @each_vector("resume", "cursors")
 def test_an_id_of_several_subscriptions_is_a_session_and_a_number(vector: Vector) -> None:
-    assert parse_cursor(vector["text"]) == (vector["session"], vector["number"])
+    found = parse_cursor(vector["text"])
+    assert found is not None
+    assert (found.session, found.number) == (vector["session"], vector["number"])
 
 
 @each_vector("resume", "cursors_refused")

@@ -13,6 +13,7 @@ from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.gateway import Gateway
 from tidegate.app.names import TopicPattern
 from tidegate.app.streams.attach import attach_existing
+from tidegate.app.streams.cursor import EventId
 from tidegate.app.streams.decisions import SubscriptionParameters, decide_target
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.session import Session
@@ -58,7 +59,8 @@ class Room:
 
     def read(self, session: Session, number: int | None = None) -> tuple[Reader, dict[str, Any]]:
         """A reader, and what its hello says, with its id."""
-        attachment = attach_existing(session, number, RETRY_MS)
+        seen = None if number is None else EventId(session.id, number)
+        attachment = attach_existing(session, seen, RETRY_MS)
         attachment.finish()
         [event] = Parser().feed(attachment.hello)
         return attachment.reader, {**json.loads(event.text), "id": event.id}

@@ -28,7 +28,7 @@ from tidegate.app.names import SESSION_ID, checked_session_id
 from tidegate.app.parameters import Parameters, Read, whole
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.attach import admit_reader
-from tidegate.app.streams.cursor import parse_cursor
+from tidegate.app.streams.cursor import EventId, parse_cursor
 from tidegate.app.streams.decisions import decided_in_turns
 from tidegate.app.streams.documents import (
     SessionDocument,
@@ -208,10 +208,11 @@ async def events(
     # The header of a browser that reconnects is newer than the query of its address.
     # Read here, as the framework does not know the name that polyfills give it.
     last_id = continued.last_event_id or query_of(type(place), request.scope).last_event_id
-    number = _number(session, last_id) if last_id else None
+    seen = _seen(session, last_id) if last_id else None
     subject = subject_in(request.scope)
     if await has_left(request):  # else it would take the session from the reader that came after
         return Response(status_code=204)
+    number = None if seen is None else seen.number
     if not await gateway_of(request).bring(session, number, subject):
         return Response(status_code=204)
     found = gateway_of(request).sessions.get(session)
@@ -223,7 +224,7 @@ async def events(
         raise Refused("session-unknown", detail)
     if number in found.cursor.replaced:
         return Response(status_code=204)  # its place is taken, as its stream has said
-    return await session_stream(found, number, is_stopping=gateway_of(request).stopping)
+    return await session_stream(found, seen, is_stopping=gateway_of(request).stopping)
 
 
 async def _opened(
@@ -256,13 +257,13 @@ async def _opened(
     return session, answers
 
 
-def _number(session: str, last_id: str) -> int:
-    """Return the number in a reader's last event id, which must be one of this session.
+def _seen(session: str, last_id: str) -> EventId:
+    """Return a reader's last event id, which must be one of this session.
 
     Raises:
         Refused: session-unknown.
     """
     found = parse_cursor(last_id)
-    if found is None or found[0] != session:
+    if found is None or found.session != session:
         raise Refused("session-unknown", "The event is not of this session.")
-    return found[1]
+    return found

@@ -31,7 +31,7 @@ from tidegate.app.names import TopicPattern
 from tidegate.app.parameters import text
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.attach import admit_reader, attach_new, attach_plain
-from tidegate.app.streams.cursor import parse_cursor
+from tidegate.app.streams.cursor import EventId, parse_cursor
 from tidegate.app.streams.decisions import decided_in_turns, declined, end_reason
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.scheduler import in_turns
@@ -266,20 +266,20 @@ async def _places(
 async def _pattern_again(
     gateway: Gateway, subject: Subject | None, pattern: TopicPattern, last_id: str
 ) -> Response:
-    session_id, number = parse_cursor(last_id) or ("", 0)
-    if session_id and not await gateway.bring(session_id, number, subject):
+    seen = parse_cursor(last_id) or EventId("", 0)
+    if seen.session and not await gateway.bring(seen.session, seen.number, subject):
         return Response(status_code=204)
-    session = gateway.sessions.get(session_id)
+    session = gateway.sessions.get(seen.session)
     admit_reader(session, subject)
     cursor = session.cursor
     is_whole = session.closed is not CloseReason.UNSUBSCRIBED
     if (
         cursor is None
         or session.pattern != pattern.text
-        or not (is_whole or number == cursor.number)
+        or not (is_whole or seen.number == cursor.number)
     ):
         raise session_unknown()
-    return await session_stream(session, number, is_stopping=gateway.stopping)
+    return await session_stream(session, seen, is_stopping=gateway.stopping)
 
 
 def _begun(

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.profiles import examples
+from tests.support.rules import rule
 from tidegate.app.streams.cursor import STEPS_MAX, Cursor, Mark, PackedCursor, parse_cursor
 from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.keys.text.bookmark import Bookmark
@@ -35,6 +36,20 @@ def test_a_number_that_was_never_given_is_not_known() -> None:
     cursor = Cursor("abc")
     cursor.move(PX, at(3))
     assert cursor.marks(2) is None
+
+
+@rule("session-2")
+def test_a_number_that_another_copy_of_the_session_has_given_is_not_known() -> None:
+    cursor = Cursor("abc")
+    cursor.move(PX, at(3))
+    cursor.move(PX, at(5))
+    other = Cursor.unpacked("abc", cursor.packed())
+    cursor.move(PX, at(6))
+    other.move(PX, at(9))
+    assert cursor.marks(3, "e-6") == cursor.marks(3) == {PX: at(6)}
+    assert cursor.marks(3, "e-9") is None
+    assert other.marks(3, "e-6") is None
+    assert other.marks(2, "e-5") == {PX: at(5)}
 
 
 def test_the_last_thousand_steps_are_remembered() -> None:
@@ -156,17 +171,20 @@ def test_folding_changes_no_answer(moves: list[tuple[SubscriberId, Mark]], fold:
 @pytest.mark.parametrize(
     ("text", "parsed"),
     [
-        ("abc-7", ("abc", 7)),
-        ("abc-7~e1-5", ("abc", 7)),
+        ("abc-7", ("abc", 7, "")),
+        ("abc-7~e1-5", ("abc", 7, "e1-5")),
         ("abc-7~e1", None),
-        ("a-b_c--0", ("a-b_c-", 0)),
+        ("a-b_c--0", ("a-b_c-", 0, "")),
         ("abc", None),
         ("abc-07", None),
         ("abc-" + "9" * 19, None),
-        ("g1.a-b-1", ("g1.a-b", 1)),
+        ("g1.a-b-1", ("g1.a-b", 1, "")),
         ("a.b.c-1", None),
         ("", None),
     ],
 )
-def test_an_id_is_a_session_and_a_number(text: str, parsed: tuple[str, int] | None) -> None:
-    assert parse_cursor(text) == parsed
+def test_an_id_is_a_session_a_number_and_a_place(
+    text: str, parsed: tuple[str, int, str] | None
+) -> None:
+    found = parse_cursor(text)
+    assert (found if found is None else tuple(found)) == parsed
