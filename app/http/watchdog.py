@@ -131,6 +131,12 @@ class Watchdog:
         self._running.release()
         self._thread.join()
 
+    @property
+    def calls_seen(self) -> list[str]:
+        """The calls that the iteration under way was seen in, or the one that has just ended."""
+        iteration, calls = self._seen
+        return calls if iteration == self._iteration else []
+
     def iteration_begins(self) -> None:
         """Note that the loop has something to do."""
         self._iteration += 1
@@ -153,8 +159,7 @@ class Watchdog:
             self._unreported += 1
             return
         unreported, self._unreported, self._reported_s = self._unreported, 0, now_s
-        iteration, calls = self._seen
-        _log("was", took_s, calls if iteration == self._iteration else [], unreported)
+        _log("was", took_s, self.calls_seen, unreported)
 
     def _watch(self, thread: int) -> None:
         """Look at iterations that last; this is all that the thread does."""

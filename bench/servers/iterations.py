@@ -1,7 +1,7 @@
 """`python -m bench.servers.iterations FILE serve …`: a gateway that times its loop's iterations.
 
 SIGUSR1 starts a measurement. SIGUSR2 ends it and writes `FILE`: a line for each iteration, with its
-microseconds of CPU time and the calls that the watchdog saw, if it took long enough for a sample.
+microseconds of CPU time and the calls that the watchdog saw, if it took long enough for a look.
 CPU time leaves out the time in which a busy machine gives the core to other processes.
 """
 
@@ -34,14 +34,11 @@ class TimingSelector(WatchedSelector):
     def select(self, wait_s: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait for the next events, between two iterations."""
         took_s = time.thread_time() - self._began_s
-        self.iterations.append((took_s, self._calls_seen()))
+        calls = " > ".join(self._watching.calls_seen[-CALLS_SHOWN:])
+        self.iterations.append((took_s, calls))
         ready = super().select(wait_s)
         self._began_s = time.thread_time()
         return ready
-
-    def _calls_seen(self) -> str:
-        work = self._watching.work_seen
-        return "" if work is None else " > ".join(work.calls[-CALLS_SHOWN:])
 
 
 def time_iterations(path: Path) -> None:
