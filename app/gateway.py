@@ -155,7 +155,7 @@ class Gateway:
         driver = Driver(engine, limits, clock, wall_ms)
         arrivals, leadership = AppendWaiters(driver), Leadership(held=bus is None)
         writer = Writer(store, driver, None if bus is None else arrivals)
-        derived_topics = DerivedTopics(driver, writer.fill, writer.catch_up_with, leadership)
+        derived_topics = DerivedTopics(driver, writer.fill, arrivals.catch_up, leadership)
         catalog = Catalog(store, driver, derived_topics, settings, mergers)
         return cls(
             settings, store, driver, catalog, Ingest(writer, driver, settings), writer,

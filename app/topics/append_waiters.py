@@ -58,6 +58,19 @@ class AppendWaiters:
         finally:
             self._forget(topic, waiter)
 
+    async def catch_up(self, topic: str, epoch: str, past: PastTime | None = None) -> None:
+        """Wait until the engine has all that the shared store has of a topic now.
+
+        Args:
+            topic: its name.
+            epoch: the one in which it is waited for.
+            past: a time; if it is past, messages that are stored from now on are later.
+
+        Raises:
+            TopicUnknown, Refused: as `wait_reached`.
+        """
+        await self.wait_reached(topic, epoch, await self.shared_head(topic, past))
+
     def notify(self, topic: str) -> None:
         """Wake the waiters of a topic: its head has moved, or the topic began again or ended."""
         waiters = self._waiters.get(topic, [])

@@ -51,8 +51,8 @@ logger = logging.getLogger("tidegate.filler")
 Write = Callable[[CatalogTopic, Fill, int | None], Awaitable[None]]
 """Writes into a derived topic: `Writer.fill`."""
 
-CatchUp = Callable[[str], Awaitable[None]]
-"""Waits until this gateway has all that is stored of a topic: `Writer.catch_up_with`."""
+CatchUp = Callable[[str, str], Awaitable[None]]
+"""Waits for all that is stored of a topic in an epoch: `AppendWaiters.catch_up`."""
 
 
 class DerivedTopic:
@@ -149,14 +149,15 @@ class DerivedTopic:
         A topic that comes back at another gateway is read here from the start of its log. Compared
         with a part of it, records would be removed, or written again.
         """
-        both, backoff = (self._source, entry.record.name), Backoff(RETRY_S)
+        engine, backoff = self._driver.engine, Backoff(RETRY_S)
+        both = self._source, entry.record.name
         self._is_behind = True
         while not self._stopped:
             try:
-                before = [self._driver.engine.topic(name).head for name in both]
+                before = [engine.topic(name).head for name in both]
                 for name in both:
-                    await self._catch_up(name)
-                after = [self._driver.engine.topic(name).head for name in both]
+                    await self._catch_up(name, engine.topic(name).epoch)
+                after = [engine.topic(name).head for name in both]
             except TopicUnknown:
                 return False
             except Refused as refusal:

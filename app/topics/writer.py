@@ -216,23 +216,8 @@ class Writer:
             TopicUnknown: the topic was deleted meanwhile.
             Refused: bus-unavailable.
         """
-        if self._arrivals is None:
-            return
-        name, epoch = entry.record.name, entry.record.epoch
-        shared = await self._arrivals.shared_head(name, past)
-        await self._arrivals.wait_reached(name, epoch, shared)
-
-    async def catch_up_with(self, name: str) -> None:
-        """Wait until the engine has all that the store has now of a topic that it has.
-
-        Raises:
-            TopicUnknown, Refused: as `catch_up`.
-        """
-        if self._arrivals is None:
-            return
-        epoch = self._driver.engine.topic(name).epoch
-        shared = await self._arrivals.shared_head(name, None)
-        await self._arrivals.wait_reached(name, epoch, shared)
+        if self._arrivals is not None:
+            await self._arrivals.catch_up(entry.record.name, entry.record.epoch, past)
 
     async def close_past(self, entry: CatalogTopic, time_ms: int) -> None:
         """Wait until the engine has every message of a topic with a time up to one that is past.

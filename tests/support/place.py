@@ -13,6 +13,7 @@ from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import Appended, Producer, Store
 from tidegate.app.streams.driver import Driver
+from tidegate.app.topics.append_waiters import AppendWaiters
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.derived import DerivedTopics
 from tidegate.app.topics.ingest import BodyForm, Ingest
@@ -43,8 +44,9 @@ class Place:
         self.driver = Driver(engine, limits, clock)
         self.writer = Writer(self.store, self.driver)
         self.leadership = Leadership(held=True)
+        catch_up = AppendWaiters(self.driver).catch_up
         self.derived_topics = DerivedTopics(
-            self.driver, self.writer.fill, self.writer.catch_up_with, self.leadership
+            self.driver, self.writer.fill, catch_up, self.leadership
         )
         self.catalog = Catalog(self.store, self.driver, self.derived_topics, self.settings)
         self.ingest = Ingest(self.writer, self.driver, self.settings)
