@@ -279,7 +279,7 @@ class TopicLogReader:
                 await self._store.put_epoch(record)
             except DefinitionsMoved:
                 return False
-        elif doubt is Doubt.EPOCH:
+        elif doubt is Doubt.EPOCH or (doubt is Doubt.HISTORY and await self._is_followed(name)):
             return True
         is_continued = epoch != entry.record.epoch and doubt is not Doubt.GAP
         seen = Bookmark(entry.record.epoch, self._head(name)) if is_continued else None
@@ -287,6 +287,22 @@ class TopicLogReader:
         if restored is None:  # Redis has begun another life, or others trim it; tried again
             return False
         await self._restart_topic(record, restored)
+        return True
+
+    async def _is_followed(self, name: str) -> bool:
+        """Return True if the next entry is of the topic's history, or there is none.
+
+        What was read before the gateway knew of the entry's epoch may be of it now.
+        """
+        topic = self._driver.engine.topic(name)
+        command = ("XREAD", "COUNT", 1, "STREAMS", self._store.log(name).stream)
+        reply = await self._connection.execute(*command, id_after(topic.head))
+        for _, [(_, fields)] in reply or []:
+            try:
+                epoch, first, _ = parse_entry(fields)
+            except ForeignEntry:
+                return False
+            return topic.place(Bookmark(epoch, first)).epoch == topic.epoch
         return True
 
     def _document(self, name: str) -> TopicDefinition | None:

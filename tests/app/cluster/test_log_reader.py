@@ -522,6 +522,23 @@ async def test_an_entry_of_another_history_in_the_same_epoch_has_the_topic_begin
             assert stream.last_id.startswith(epoch)
 
 
+@rule("cluster-16")
+async def test_what_was_read_before_its_epoch_was_known_has_nothing_begin_again(
+    server: BusServer,
+) -> None:
+    """The gateway has heard of the epoch when it looks again."""
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        await gateway.publish(A1)
+        reader = log_reader_of(gateway)
+        async with gateway.subscribe("conflation=none") as stream:
+            await stream.until("group_end")
+            reader.suspect("px", Doubt.HISTORY)
+            await eventually(lambda: not reader._suspects, "it is looked at")
+            await gateway.publish(B2)
+            assert [event.name for event in await stream.until("message")] == ["message"]
+
+
 async def test_who_missed_what_was_trimmed_begins_again_in_the_same_epoch(
     server: BusServer,
 ) -> None:
