@@ -81,6 +81,7 @@ class DerivedTopic:
         self._stopped = False
         self._is_behind = False
         self._source = ""
+        self._since = 0  # the source's head at the subscription
         self.has_records = False
         self._seen: set[str] | None = None
 
@@ -92,6 +93,7 @@ class DerivedTopic:
         """
         subscription = wanted(self._driver, source, key_spec)
         self._source, self.has_records = source.topic, subscription.command.queries
+        self._since = self._driver.engine.topic(source.topic).head
         self._consumer = self._driver.open(self._session)
         self._driver.subscribe(self._session, NAME, subscription)
 
@@ -150,14 +152,12 @@ class DerivedTopic:
         with a part of it, records would be removed, or written again.
         """
         engine, backoff = self._driver.engine, Backoff(RETRY_S)
-        both = self._source, entry.record.name
         self._is_behind = True
         while not self._stopped:
             try:
-                before = [engine.topic(name).head for name in both]
-                for name in both:
+                for name in (self._source, entry.record.name):
                     await self._catch_up(name, engine.topic(name).epoch)
-                after = [engine.topic(name).head for name in both]
+                has_moved = engine.topic(self._source).head != self._since
             except TopicUnknown:
                 return False
             except Refused as refusal:
@@ -166,7 +166,8 @@ class DerivedTopic:
                 await backoff.pause()
             else:
                 self._is_behind = False
-                return before == after or self._subscribe_again(entry)
+                # What was subscribed to may have been a part of the source's records.
+                return not has_moved or self._subscribe_again(entry)
         return False
 
     def _subscribe_again(self, entry: CatalogTopic) -> bool:
