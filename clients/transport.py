@@ -246,10 +246,11 @@ class Transport:
             request = self._http.build_request(method, self.addresses.current + path, **given)
             try:
                 answer = self._http.send(request, stream=True)
+                if not is_fine(answer):
+                    answer.read()
                 tries_next = self.addresses.answered(answer)
                 if is_fine(answer):
                     return answer
-                answer.read()
                 failure = problem_of(answer)
             except httpx2.HTTPError as error:
                 failure = self.addresses.failure(error)

@@ -115,10 +115,11 @@ class AsyncTransport:
             request = self._http.build_request(method, self.addresses.current + path, **given)
             try:
                 answer = await self._http.send(request, stream=True)
+                if not is_fine(answer):
+                    await answer.aread()
                 tries_next = self.addresses.answered(answer)
                 if is_fine(answer):
                     return answer
-                await answer.aread()
                 failure = problem_of(answer)
             except httpx2.HTTPError as error:
                 failure = self.addresses.failure(error)

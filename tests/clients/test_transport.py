@@ -120,14 +120,15 @@ def test_what_changes_something_is_not_sent_to_the_next_gateway_at_once() -> Non
 
 
 @contextlib.contextmanager
-def cutting() -> Iterator[str]:
-    """The address of a server that closes each connection once it has a request."""
+def cutting(sent: bytes = b"") -> Iterator[str]:
+    """The address of a server that sends this to a request, and closes its connection."""
 
     def cut() -> None:
         with contextlib.suppress(OSError):  # the listener is closed
             while True:
                 connection, _ = listener.accept()
                 connection.recv(1 << 16)
+                connection.sendall(sent)
                 connection.close()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -145,6 +146,15 @@ async def test_a_first_subscription_that_is_cut_off_goes_to_the_next_address() -
             assert (await anext(aiter(aio.subscribe("t")))).name == "hello"
         with Gateway([cut, cut]) as gateway, pytest.raises(GatewayUnreachable):
             next(gateway.subscribe("t"))
+
+
+async def test_a_refusal_that_is_cut_off_gives_way_to_the_next_address() -> None:
+    half = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 100\r\n\r\n{"
+    with cutting(half) as cut, scripted(TOPIC, TOPIC) as second:
+        with Gateway([cut, second.address]) as gateway:
+            assert gateway.topic("t") == {"topic": "t"}
+        async with AsyncGateway([cut, second.address]) as aio:
+            assert await aio.topic("t") == {"topic": "t"}
 
 
 def test_where_no_gateway_is_there_each_address_was_tried_once() -> None:
