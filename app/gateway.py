@@ -155,7 +155,7 @@ class Gateway:
         driver = Driver(engine, limits, clock, wall_ms)
         arrivals, leadership = AppendWaiters(driver), Leadership(held=bus is None)
         writer = Writer(store, driver, None if bus is None else arrivals)
-        derived_topics = DerivedTopics(driver, writer.fill, arrivals.catch_up, leadership)
+        derived_topics = DerivedTopics(driver, writer, arrivals, leadership)
         catalog = Catalog(store, driver, derived_topics, settings, mergers)
         return cls(
             settings, store, driver, catalog, Ingest(writer, driver, settings), writer,
@@ -246,7 +246,7 @@ class Gateway:
         if self.bus is not None:
             await self.bus.open()
         await open_own(self.catalog, asks_for_tokens=self.settings.auth_keys is not None)
-        await self.catalog.start_filling()  # now that every source is there
+        self.catalog.start_filling()  # now that every source is there
         await carry_out(self.declared, self.catalog)
         # Behind the load, or a first checkpoint would replace the one that is being read.
         self._start(self.checkpoints.run(), "checkpoints")

@@ -13,7 +13,6 @@ from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.log_reader import TopicLogReader
 from tidegate.app.cluster.membership import Lease
 from tidegate.app.cluster.redis_store import RedisStore
-from tidegate.app.cluster.takeover import Takeover
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.settings.settings import Settings, SettingsInvalid
 from tidegate.app.streams.driver import Driver
@@ -65,13 +64,11 @@ class Cluster:
             definition_sync.restart_topic,
             outage,
         )
-
-        takeover = Takeover(catalog, append_waiters, leadership, definition_sync.catch_up)
         self._lease = Lease(
             self.connection,
             holder,
-            on_acquired=takeover.begin,
-            on_lost=takeover.end,
+            on_acquired=leadership.take,
+            on_lost=leadership.give_up,
             clock=time.monotonic,
         )
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from redis.exceptions import ResponseError
 
@@ -54,8 +54,8 @@ class Lease:
         connection: BusConnection,
         holder: str,
         *,
-        on_acquired: Callable[[int], Awaitable[None]],
-        on_lost: Callable[[], Awaitable[None]],
+        on_acquired: Callable[[int], None],
+        on_lost: Callable[[], None],
         clock: Callable[[], float],
         term_s: float = TERM_S,
     ) -> None:
@@ -114,11 +114,11 @@ class Lease:
         )
         if number:
             self.number, self._valid_until_s = number, sent_s + self._term_s
-            await self._on_acquired(number)
+            self._on_acquired(number)
 
     async def _lose(self) -> None:
         self.number = None
-        await self._on_lost()
+        self._on_lost()
 
 
 HEARTBEAT_S = 0.5

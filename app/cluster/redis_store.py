@@ -420,7 +420,8 @@ class RedisStore:
 
         Raises:
             HeadMoved: records of the write have changed since `expected_head`, the topic is in
-                another epoch than `epoch`, or a stage is gone or another one.
+                another epoch than `epoch` or not where `fill` begins, or a stage is gone or another
+                one.
             TopicMoved: the topic has restarted in another epoch, or has another definition.
             Refused: producer-fenced, idempotency-conflict, limit-reached, bus-unavailable.
         """
@@ -435,7 +436,13 @@ class RedisStore:
         with translate_errors():
             reply = await self._run(scripts.APPEND, log.append_keys(publication), arguments)
         match reply:
-            case [b"new" | b"again" | b"known" as outcome, first, last, life, unwritten]:
+            case [
+                b"new" | b"again" | b"known" as outcome,
+                first,
+                last,
+                life,
+                unwritten,
+            ]:
                 await self._durability.wait(life.decode(), is_unwritten=bool(unwritten))
                 if outcome == b"known":
                     return Appended(0, 0, duplicate=True, highest=int(last))
@@ -457,6 +464,20 @@ class RedisStore:
             case _:  # of another epoch: nothing was written, and the topic is to be checked
                 self.on_suspect(topic)
                 raise TopicMoved
+
+    async def filled(self, topic: str) -> str:
+        """Return the mark up to which a derived topic is filled; "" for one without.
+
+        Raises:
+            TopicUnknown: the topic was deleted.
+            Refused: bus-unavailable.
+        """
+        log = self.log(topic)
+        if self.is_unavailable():
+            raise Unavailable
+        with translate_errors():
+            found = await self._connection.execute("HGET", log.keys[0], "filled")
+        return (found or b"").decode()
 
     async def confirm_epoch(self, name: str, seen: int) -> str:
         """Return the topic's valid epoch; a new one if continuity since `seen` cannot be proved.

@@ -6,8 +6,9 @@ Keys of a topic:
   topic's first epoch, under which replies to retries stay valid, `former` the epochs that the
   topic's epoch followed, each with the last offset that it and the next have (`4f2a:17 90bc:44`),
   -1 if that did not continue it, `definition` the digest of the topic's definition, `removed` the
-  offset of the newest request that removed a record, and `time` a time in ms that no later entry
-  may be before: that of the newest, or after a past that was read.
+  offset of the newest request that removed a record, `filled` the mark up to which a derived topic
+  is filled, and `time` a time in ms that no later entry may be before: that of the newest, or after
+  a past that was read.
 
 - `stream`: one entry per request. Its id is its last offset, `b` the payload bytes before it.
 
@@ -100,7 +101,7 @@ end
 # KEYS state stream sow producers retries refused retry staged fence [stage ...]
 # ARGV epoch seen now_ms count bytes items | producer run sequence | digest | head | fence
 #      | messages bytes age_ms | retries producers | definition | marks of the stages
-#      | records (key, index, value)... removed keys...
+#      | since mark | records (key, index, value)... removed keys...
 APPEND: Final = (
     f"local HELD_MS, READ_MS = {HELD_MS}, {READ_MS}\n"
     f"local READ_MESSAGES, READ_BYTES = {READ_MESSAGES}, {READ_BYTES}\n"
@@ -112,7 +113,7 @@ APPEND: Final = (
     + """
 local state, stream, sow, producers, retries, refused, retry, staged, fence = unpack(KEYS, 1, 9)
 local known = redis.call('HMGET', state,
-    'epoch', 'head', 'life', 'bytes', 'base', 'made', 'definition', 'time', 'removed')
+    'epoch', 'head', 'life', 'bytes', 'base', 'made', 'definition', 'time', 'removed', 'filled')
 local head, here = tonumber(known[2] or 0), life()
 if known[1] ~= ARGV[1] or head < tonumber(ARGV[2]) or known[3] ~= here then return {'epoch'} end
 if head > tonumber(known[5] or 0) and redis.call('EXISTS', stream) == 0 then return {'epoch'} end
@@ -132,6 +133,11 @@ if ARGV[10] ~= '' then
         return {'again', tonumber(first), tonumber(last), here, unwritten()}
     end
 end
+local filled = known[10] or ''
+if ARGV[21] ~= '' then
+    if filled == ARGV[21] then return {'again', 0, 0, here, unwritten()} end
+    if filled ~= ARGV[20] then return {'moved', head} end
+end
 local is_known = false
 if ARGV[7] ~= '' then
     local noted = redis.call('HGET', producers, ARGV[7]) or ''
@@ -147,18 +153,18 @@ if ARGV[7] ~= '' then
 end
 -- A write that was decided at an earlier head counts if its records are still what they were then.
 -- Of a record that is not there, only that nothing at all was removed since is known.
-local records = tonumber(ARGV[20])
+local records = tonumber(ARGV[22])
 local function has_changed(record, since)
     local noted = redis.call('HGET', sow, record)
     if noted then return tonumber(string.match(noted, '^%d+')) > since end
     return tonumber(known[9] or head) > since
 end
 local function is_outdated(since)
-    if since < 0 or #ARGV < 21 then return true end
-    for index = 21, 20 + 3 * records, 3 do
+    if since < 0 or #ARGV < 23 then return true end
+    for index = 23, 22 + 3 * records, 3 do
         if has_changed(ARGV[index], since) then return true end
     end
-    for index = 21 + 3 * records, #ARGV do
+    for index = 23 + 3 * records, #ARGV do
         if has_changed(ARGV[index], since) then return true end
     end
     return false
@@ -196,9 +202,10 @@ if ARGV[12] ~= '' and redis.call('GET', fence) ~= ARGV[12] then
     return {'superseded'}
 end
 
--- A commit without stages: the producer's number rises, and the stream stays as it is.
+-- A commit without stages, or the first mark: the stream stays as it is.
 if count == 0 then
-    redis.call('HSET', producers, ARGV[7], ARGV[8] .. ' ' .. ARGV[9])
+    if ARGV[7] ~= '' then redis.call('HSET', producers, ARGV[7], ARGV[8] .. ' ' .. ARGV[9]) end
+    if ARGV[21] ~= '' then redis.call('HSET', state, 'filled', ARGV[21]) end
     return {'new', head + 1, head, here, unwritten()}
 end
 
@@ -211,6 +218,7 @@ local added = redis.pcall('XADD', stream, string.format('%d-0', last), 'e', ARGV
 if is_in_the_way(added) then return {'epoch'} end
 if type(added) == 'table' and added.err then return added end
 if ARGV[7] ~= '' then redis.call('HSET', producers, ARGV[7], ARGV[8] .. ' ' .. ARGV[9]) end
+if ARGV[21] ~= '' then redis.call('HSET', state, 'filled', ARGV[21]) end
 if ARGV[10] ~= '' then
     local noted = string.format(
         '%s %s %s %d %d', known[6] or '', ARGV[10], ARGV[3], first, last)
@@ -222,12 +230,12 @@ for index = 10, #KEYS do
     unstage(staged, KEYS[index])
     redis.call('DEL', KEYS[index])
 end
-for index = 21, 20 + 3 * records, 3 do
+for index = 23, 22 + 3 * records, 3 do
     local place = string.format('%d %d ', first + tonumber(ARGV[index + 1]), now_ms)
     redis.call('HSET', sow, ARGV[index], place .. ARGV[index + 2])
 end
-for index = 21 + 3 * records, #ARGV do redis.call('HDEL', sow, ARGV[index]) end
-if 21 + 3 * records <= #ARGV then
+for index = 23 + 3 * records, #ARGV do redis.call('HDEL', sow, ARGV[index]) end
+if 23 + 3 * records <= #ARGV then
     redis.call('HSET', state, 'removed', string.format('%d', last))
 end
 

@@ -112,6 +112,7 @@ class TopicLog:
             self.history.messages_max, self.history.bytes_max, self.history.age_ms,
             self.limits.retry_keys_max, self.limits.producers_max, self.definition,
             ",".join(publication.stages.values()),
+            *(publication.fill or ("", "")),
             *self._records(publication),
         ]  # fmt: skip
         return [_encode(argument) for argument in arguments]

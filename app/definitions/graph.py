@@ -122,6 +122,12 @@ def becomes_derived(before: TopicDefinition, after: TopicDefinition) -> bool:
     return before.source is None and after.gateway_source is not None
 
 
+def has_same_source(before: TopicDefinition, after: TopicDefinition) -> bool:
+    """Return True if the gateway fills a topic from the same topic before and after a change."""
+    old, new = before.gateway_source, after.gateway_source
+    return (old and old.topic) == (new and new.topic)
+
+
 def check_source(before: TopicDefinition, after: TopicDefinition, *, has_messages: bool) -> None:
     """Refuse a source for a topic with messages that it has not brought: they would be removed.
 

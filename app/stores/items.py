@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import count, repeat
 from typing import overload
 
@@ -35,17 +34,6 @@ class Removal(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
 
 
 Item = Message | Removal
-
-
-@dataclass(slots=True)
-class Fill:
-    """Items of a source for its derived topic; `since`: the topic's head before they were written.
-
-    None until the first attempt.
-    """
-
-    items: Sequence[Item]
-    since: int | None = None
 
 
 class MessageBlock(Sequence[Message]):

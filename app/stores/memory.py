@@ -14,6 +14,7 @@ from tidegate.app.stores.store import (
     Appended,
     Bounds,
     Checkpoint,
+    Fill,
     HeadMoved,
     Producer,
     Publication,
@@ -87,12 +88,17 @@ class MemoryStore:
         """Assign offsets and record the sender's state in one step.
 
         Raises:
-            HeadMoved: `expected_head` is not the topic's last offset, or `epoch` not its epoch.
+            HeadMoved: `expected_head` is not the topic's last offset, `epoch` not its epoch, or the
+                topic not where `fill` begins.
             Refused: producer-fenced, idempotency-conflict, limit-reached.
         """
         appended = self._topics[topic].append(publication)
         self._commits += not appended.duplicate
         return appended
+
+    async def filled(self, topic: str) -> str:
+        """Return the mark up to which a derived topic is filled."""
+        return self._topics[topic].filled
 
     async def confirm_epoch(self, name: str, seen: int) -> str:
         """Return the current epoch: this store cannot lose data while the process runs."""
@@ -157,6 +163,7 @@ class _Topic:
     record: TopicRecord
     limits: Bounds
     last: int = 0
+    filled: str = ""
     producers: dict[str, Producer] = field(default_factory=dict)
     retries: dict[str, tuple[Retry, int, Appended]] = field(default_factory=dict)
     stages: dict[str, _Stage] = field(default_factory=dict)
@@ -169,6 +176,9 @@ class _Topic:
         if publication.producer is not None and not self._is_new(publication.producer):
             highest = self.producers[publication.producer.name].sequence
             return Appended(0, 0, duplicate=True, highest=highest)
+        fill = publication.fill
+        if fill is not None and self._is_filled(fill):
+            return Appended(0, 0, duplicate=True)
         # After the duplicates: a repetition gets its answer whatever was written since.
         is_decided_here = publication.epoch in (None, self.record.epoch)
         if publication.expected_head not in (None, self.last) or not is_decided_here:
@@ -180,6 +190,8 @@ class _Topic:
             self.limits.check_retry_keys(len(self.retries) + 1)
         if producer is not None:
             self.producers[producer.name] = producer
+        if fill is not None:
+            self.filled = fill.mark
         appended = Appended(self.last + 1, self.last + len(publication.items))
         self.last = appended.last
         for name in publication.stages:
@@ -187,6 +199,16 @@ class _Topic:
         if retry is not None:
             self.retries[retry.name] = retry, publication.timestamp_ms, appended
         return appended
+
+    def _is_filled(self, fill: Fill) -> bool:
+        """Return whether a fill is stored already.
+
+        Raises:
+            HeadMoved: the topic is not where it begins.
+        """
+        if self.filled not in fill:
+            raise HeadMoved
+        return fill.mark == self.filled
 
     def _earlier_result(self, retry: Retry, now_ms: int) -> Appended | None:
         """Return the earlier result of a repeated request, or None."""

@@ -80,7 +80,15 @@ CREATE TABLE stages (
 CREATE INDEX stages_by_age ON stages (at_ms);
 """
 
-TABLES_OF_TOPIC = ("journal", "records", "producers", "retries", "stages")
+# Created where it is missing: files that were written before derived topics had marks lack it.
+_MARKS = """
+CREATE TABLE IF NOT EXISTS marks (
+    topic INTEGER PRIMARY KEY,
+    mark TEXT NOT NULL
+) STRICT;
+"""
+
+TABLES_OF_TOPIC = ("journal", "records", "producers", "retries", "stages", "marks")
 
 
 def open_database(path: Path, *, survives_power: bool) -> sqlite3.Connection:
@@ -102,7 +110,7 @@ def open_database(path: Path, *, survives_power: bool) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_MAX}")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        _write_format(connection, _TABLES if is_new else "")
+        _write_format(connection, f"{_TABLES if is_new else ''} {_MARKS}")
         generation.record_opening(connection, survives_power=survives_power)
     except sqlite3.Error as error:
         connection.close()

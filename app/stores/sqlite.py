@@ -135,7 +135,8 @@ class SqliteStore:
         """Assign offsets and store items atomically with the state of their sender.
 
         Raises:
-            HeadMoved: `expected_head` is not the topic's last offset, or `epoch` not its epoch.
+            HeadMoved: `expected_head` is not the topic's last offset, `epoch` not its epoch, or the
+                topic not where `fill` begins.
             Refused: producer-fenced; idempotency-conflict; limit-reached; bus-unavailable.
         """
 
@@ -154,6 +155,12 @@ class SqliteStore:
             return appended
 
         return await self._run(work)
+
+    async def filled(self, topic: str) -> str:
+        """Return the mark up to which a derived topic is filled."""
+        return await self._run(
+            lambda connection: sqlite_senders.mark_of(connection, self._topic(connection, topic).id)
+        )
 
     async def confirm_epoch(self, name: str, seen: int) -> str:
         """Return the topic's epoch, a new one if its head is below `seen`."""

@@ -1,4 +1,4 @@
-"""The tables of the SQLite store that hold producers, Idempotency-Keys and stages."""
+"""The tables of the SQLite store that hold producers, Idempotency-Keys, stages and marks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from tidegate.app.stores.sqlite_tables import StoredTopic
 from tidegate.app.stores.store import (
     Appended,
     Bounds,
+    Fill,
+    HeadMoved,
     Producer,
     Publication,
     Retry,
@@ -27,17 +29,26 @@ def earlier_result(
     For a new request nothing is written.
 
     Raises:
+        HeadMoved: the topic is not where a fill begins.
         Refused: producer-fenced, idempotency-conflict; nothing was written.
     """
     if publication.retry is not None:
         appended = _earlier_retry(connection, topic, publication.retry, publication.timestamp_ms)
         if appended is not None:
             return appended
+    if publication.fill is not None and _is_filled(connection, topic, publication.fill):
+        return Appended(0, 0, duplicate=True)
     producer = publication.producer
     highest = None if producer is None else _known(connection, topic, producer)
     if highest is None:
         return None
     return Appended(0, 0, duplicate=True, highest=highest)
+
+
+def mark_of(connection: sqlite3.Connection, topic: int) -> str:
+    """Return the mark up to which a derived topic is filled; "" for one without."""
+    row = connection.execute("SELECT mark FROM marks WHERE topic = ?", (topic,)).fetchone()
+    return "" if row is None else str(row[0])
 
 
 def check_limits(
@@ -79,6 +90,11 @@ def record_sender(
 ) -> None:
     """Record a new request of its sender, and delete its stages."""
     topic = stored.id
+    if publication.fill is not None:
+        connection.execute(
+            "INSERT OR REPLACE INTO marks (topic, mark) VALUES (?, ?)",
+            (topic, publication.fill.mark),
+        )
     if publication.producer is not None:
         _put_producer(connection, topic, publication.producer)
         stored.producers = (stored.producers or 0) + 1
@@ -140,6 +156,13 @@ def staged(
             return None
         found += unpack(row[0])
     return found
+
+
+def _is_filled(connection: sqlite3.Connection, topic: int, fill: Fill) -> bool:
+    mark = mark_of(connection, topic)
+    if mark not in fill:
+        raise HeadMoved
+    return mark == fill.mark
 
 
 def _earlier_retry(

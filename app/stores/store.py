@@ -73,6 +73,17 @@ class Retry:
     digest: bytes
 
 
+class Fill(NamedTuple):
+    """A write that takes a derived topic from one mark to the next.
+
+    A mark says how far the topic is filled from its source, and no two writes have the same. The
+    write is stored once, and only where the topic is at `since`.
+    """
+
+    since: str
+    mark: str
+
+
 @dataclass(frozen=True, slots=True)
 class Publication:
     """A write to a topic, applied completely or not at all.
@@ -85,6 +96,7 @@ class Publication:
         expected_head: the last offset of the topic when the write was decided. It is refused if its
             records have changed since; duplicates are detected first.
         fence: the fencing number of the leader lease under which the write is made.
+        fill: for a write that fills a derived topic.
     """
 
     items: Sequence[Item]
@@ -95,13 +107,15 @@ class Publication:
     expected_head: int | None = None
     fence: int | None = None
     epoch: str | None = None
+    fill: Fill | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
     """The assigned offsets, `first` to `last` without gaps; `last` is below for no items.
 
-    For a duplicate they are those of the first request; 0 for a producer's, which are not stored.
+    For a duplicate they are those of the first request; 0 for a producer's or a fill's, which are
+    not stored.
     `highest` is then the producer's highest number. `unmatched` are the removals that found no
     record, as far as the writing gateway knew its records; a duplicate's are not known.
     """
@@ -203,10 +217,13 @@ class Store(Protocol):
         """Assign offsets and store all items or none, atomically with the state of their sender.
 
         Raises:
-            HeadMoved: records of the write have changed since `expected_head`, or the topic is in
-                another epoch than `epoch`.
+            HeadMoved: records of the write have changed since `expected_head`, the topic is in
+                another epoch than `epoch`, or it is at another mark than `fill` begins at.
             Refused: producer-fenced; idempotency-conflict; bus-unavailable.
         """
+
+    async def filled(self, topic: str) -> str:
+        """Return the mark up to which a derived topic is filled; "" for one without."""
 
     async def confirm_epoch(self, name: str, seen: int) -> str:
         """Return the topic's valid epoch, for a caller that has seen offset `seen` in its own.

@@ -8,7 +8,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from tidegate.app.definitions.graph import check_identity, check_source, keeps_messages, resolved
+from tidegate.app.definitions.graph import (
+    check_identity,
+    check_source,
+    has_same_source,
+    keeps_messages,
+    resolved,
+)
 from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.names import OWN_PREFIX
@@ -36,7 +42,6 @@ from tidegate.app.topics.registry import (
     TopicRecreated,
     TopicRegistry,
 )
-from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import RestoredTopic
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
@@ -126,15 +131,10 @@ class Catalog(TopicRegistry):
             *(Fault(name, "unfilled", reason) for name, reason in self.filling.reasons.items()),
         ]
 
-    async def start_filling(self) -> None:
-        """Start to fill derived topics: this gateway is the leader now."""
-        async with self.changing:
-            self.filling.begin(self.entries())
-
-    async def stop_filling(self) -> None:
-        """Stop filling: another gateway is the leader now."""
-        async with self.changing:
-            await self.filling.end()
+    def start_filling(self) -> None:
+        """Start to fill derived topics, whenever this gateway is the leader."""
+        for entry in self.entries():
+            self.filling.start(entry)
 
     async def seek(self, name: str) -> CatalogTopic | None:
         """Return the topic of this name, even one that another gateway has just created.
@@ -299,21 +299,13 @@ class Catalog(TopicRegistry):
         """Add a topic with its stored state, and start to fill it if it has a source."""
         entry = self._restored(record, kept)
         if entry is not None:
-            self.filling.fill(entry)
-            self.filling.retry(self.served)
+            self.filling.start(entry)
 
     async def adopt_definition(self, known: CatalogTopic, document: TopicDefinition) -> None:
         """Apply a topic's new definition of the same identity, also where it cannot be filled."""
         record = TopicRecord(known.record.name, document, known.record.epoch)
-        try:
-            async with self.filling.refilled(known, document), known.writing:
-                self.define(known, record)
-        except (EngineError, KeysError):
-            # Its source is not served here, or there is no room for another session. The others
-            # have accepted it, and more changes wait behind it.
-            async with self.filling.unfilled(known), known.writing:
-                self.define(known, record)
-            self.filling.fill(known)
+        async with self.filling.refilled(known, document), known.writing:
+            self.define(known, record)
 
     async def adopt_unusable(self, unusable: Unusable) -> None:
         """Set a topic aside whose new definition cannot be used here."""
@@ -323,10 +315,6 @@ class Catalog(TopicRegistry):
         else:
             async with self.filling.unfilled(known), known.writing:
                 self.set_aside(unusable)
-        for entry in self.entries():
-            source = entry.document.gateway_source
-            if source is not None and source.topic == unusable.name:
-                await self.filling.cut_off(entry)
 
     async def adopt_deletion(self, known: CatalogTopic) -> None:
         """Remove a topic; its subscriptions end with REMOVED here too."""
@@ -364,19 +352,19 @@ class Catalog(TopicRegistry):
                 f"There are {self._settings.topics_max} topics already (topics_max).",
                 retry_after_s=60,
             )
-        # Subscribe first: a source that refuses the subscription must refuse the topic as well.
-        self.filling.prepare(name, document)
+        self.filling.check(document)
         record = TopicRecord(name, document, new_epoch())
-        try:
-            await self._store.put_topic(record)
-        # Nothing may feed a topic that the store does not have.
-        except Exception:
-            await self.filling.stop(name)
-            raise
+        await self._store.put_topic(record)
         entry = self.admit(record)
-        self.filling.start(entry)
-        self.filling.retry(self.served)
+        await self._begin(entry)
         return entry
+
+    async def _begin(self, entry: CatalogTopic) -> None:
+        """Start to fill a topic that has just got its source, from what follows now."""
+        try:
+            await self.filling.begin_at_head(entry)
+        finally:
+            self.filling.start(entry)
 
     def _readable(self, name: str, document: TopicDefinition) -> TopicDefinition:
         """Return the definition as stored, checked that the next start can read it.
@@ -414,29 +402,32 @@ class Catalog(TopicRegistry):
             except HeadMoved:  # another gateway has just taken one in
                 self._check_identity(known, document, has_messages=True)
                 raise
-        async with self.filling.refilled(known, document), known.writing:
-            has_messages = self._driver.engine.topic(known.record.name).head > 0
-            check_source(known.document, document, has_messages=has_messages)
-            record = TopicRecord(known.record.name, document, known.record.epoch)
-            try:
-                await self._store.put_topic(record)
-            except HeadMoved:  # another gateway has taken one in that has not arrived here
-                check_source(known.document, document, has_messages=True)
-                raise
-            self.define(known, record)
+        self.filling.check(document)
+        before = known.document
+        async with self.filling.refilled(known, document):
+            async with known.writing:
+                has_messages = self._driver.engine.topic(known.record.name).head > 0
+                check_source(before, document, has_messages=has_messages)
+                record = TopicRecord(known.record.name, document, known.record.epoch)
+                try:
+                    await self._store.put_topic(record)
+                except HeadMoved:  # another gateway has taken one in that has not arrived here
+                    check_source(before, document, has_messages=True)
+                    raise
+                self.define(known, record)
+            if not has_same_source(before, document):
+                await self.filling.begin_at_head(known)
         return known
 
     async def _recreate(self, known: CatalogTopic, document: TopicDefinition) -> CatalogTopic:
         """Replace a topic without messages by another one, in a new epoch."""
         name = known.record.name
-        async with self.filling.unfilled(known):
-            self.filling.prepare(name, document)
-            async with known.writing:
-                record = TopicRecord(name, document, new_epoch())
-                await self._store.put_topic(record)
-                entry = self.supersede(record)
-        self.filling.start(entry)
-        self.filling.retry(self.served)
+        self.filling.check(document)
+        async with self.filling.unfilled(known), known.writing:
+            record = TopicRecord(name, document, new_epoch())
+            await self._store.put_topic(record)
+            entry = self.supersede(record)
+        await self._begin(entry)
         return entry
 
     def _check_identity(

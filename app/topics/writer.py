@@ -12,9 +12,10 @@ import msgspec
 
 from tidegate.app.refusals import Unavailable
 from tidegate.app.shielding import run_shielded
-from tidegate.app.stores.items import Fill, Item, Message, MessageBlock, Removal, to_frames
+from tidegate.app.stores.items import Item, Message, MessageBlock, Removal, to_frames
 from tidegate.app.stores.store import (
     Appended,
+    Fill,
     HeadMoved,
     PastTime,
     Producer,
@@ -53,8 +54,6 @@ DECIDED_S_MAX = 2.0
 REMOVED_AT_ONCE = 500
 # About a millisecond, in which streams wait.
 FRAMED_AT_ONCE = 10_000
-FILLER = "tidegate.filler"
-"""The producer whose numbers tell what has been written into a derived topic."""
 NO_HEAD = -1
 """No topic has this head: an append that expects it finds its duplicate, or writes nothing."""
 
@@ -79,22 +78,25 @@ class Writer:
         epoch: str | None = None,
         expected_head: int | None = None,
         fence: int | None = None,
+        fill: Fill | None = None,
     ) -> Appended:
         """Store and deliver items, all or none. The caller holds `entry.writing`.
 
         What has begun is finished, also where the caller is cancelled: the store never has what
-        the engine has not. The last four are as of `Publication`.
+        the engine has not. The last five are as of `Publication`.
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
             HeadMoved: records of these items have changed since the expected head, the topic is in
-                another epoch, or another gateway has used up or replaced one of the stages.
+                another epoch or not where the fill begins, or another gateway has used up or
+                replaced one of the stages.
             Refused: producer-fenced, idempotency-conflict, bus-unavailable.
         """
         name = self._current_name(entry)
         # The value travels with its removal, because a replay has no board to look it up on.
         given, items = items, valued(items, self._driver.engine.topic(name).sow)
-        is_decided = expected_head is not None and not _count_unmatched(items)
+        is_bound = expected_head is not None or fill is not None
+        is_decided = is_bound and not _count_unmatched(items)
         if self._arrivals is not None and items is not given and not is_decided:
             # A record or a removal that another gateway has just acknowledged may not be here yet.
             await self.catch_up(entry)
@@ -109,6 +111,7 @@ class Writer:
             expected_head,
             fence,
             epoch,
+            fill,
         )
         work = self._store_and_deliver(name, entry.record.epoch, publication)
         appended = await run_shielded(work)
@@ -176,31 +179,24 @@ class Writer:
                 assert self._arrivals is not None, "nobody else moves the head"
                 await self._arrivals.wait_reached(name, epoch, head)
 
-    async def fill(self, entry: CatalogTopic, fill: Fill, fence: int | None) -> None:
+    async def fill(
+        self, entry: CatalogTopic, items: Sequence[Item], fill: Fill, fence: int | None = None
+    ) -> None:
         """Store and deliver items of a source, once. The caller holds `entry.writing`.
 
-        Where gateways share a store, an attempt without an answer may have stored them, or may do
-        so yet. So they have a number: the store has the items of each number once.
+        Raises:
+            HeadMoved: the topic is not where the fill begins.
+            TopicUnknown, Refused: as `write`.
+        """
+        await self.write(entry, items, fence=fence, fill=fill)
+
+    async def filled(self, entry: CatalogTopic) -> str:
+        """Return the mark up to which a derived topic is filled; "" for one without.
 
         Raises:
             TopicUnknown, Refused: as `write`.
         """
-        if self._arrivals is None:
-            await self.write(entry, fill.items, fence=fence)
-            return
-        while True:
-            # The head of all that is stored: behind it, the number is above those of other fills.
-            await self.catch_up(entry)
-            head = self._driver.engine.topic(self._current_name(entry)).head
-            # The topic may have lost messages, and an earlier attempt with them.
-            fill.since = head if fill.since is None else min(fill.since, head)
-            producer = Producer(FILLER, fill.since + 1)
-            try:
-                # Behind this head only: what an earlier attempt may store yet moves it, or is late.
-                await self.write(entry, fill.items, producer, expected_head=head, fence=fence)
-                return
-            except HeadMoved:
-                continue
+        return await self._store.filled(entry.record.name)
 
     async def catch_up(self, entry: CatalogTopic, past: PastTime | None = None) -> None:
         """Wait until the engine has all that the store has now.

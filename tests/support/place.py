@@ -44,9 +44,9 @@ class Place:
         self.driver = Driver(engine, limits, clock)
         self.writer = Writer(self.store, self.driver)
         self.leadership = Leadership(held=True)
-        catch_up = AppendWaiters(self.driver).catch_up
+        append_waiters = AppendWaiters(self.driver)
         self.derived_topics = DerivedTopics(
-            self.driver, self.writer.fill, catch_up, self.leadership
+            self.driver, self.writer, append_waiters, self.leadership
         )
         self.catalog = Catalog(self.store, self.driver, self.derived_topics, self.settings)
         self.ingest = Ingest(self.writer, self.driver, self.settings)

@@ -25,13 +25,14 @@ from tidegate.app.calls import Call, Reply
 from tidegate.app.cluster.log_reader import Doubt
 from tidegate.app.cluster.topic_log import TopicLog
 from tidegate.app.refusals import Unavailable
-from tidegate.app.stores.items import Fill, Message
-from tidegate.app.stores.store import Appended, PastTime, Publication
+from tidegate.app.stores.items import Message
+from tidegate.app.stores.store import Appended, Fill, HeadMoved, PastTime, Publication
 from tidegate.app.streams.session import State
 from tidegate.app.timers import wall_ms
 from tidegate.app.topics import writer
 from tidegate.app.topics.append_waiters import PATIENCE_S
 from tidegate.conflation.frame import Frame
+from tidegate.conflation.topics.topic import Topic
 
 pytestmark = [pytest.mark.redis, rule("cluster-6", "cluster-7")]
 
@@ -776,7 +777,7 @@ async def test_rows_of_a_source_whose_answer_was_lost_are_filled_in_once(
 
 
 @rule("topic-9")
-async def test_rows_of_a_source_that_the_bus_has_lost_are_filled_in_again(
+async def test_a_topic_is_filled_once_from_where_another_leader_has_filled_it(
     redis_bus: BusServer,
 ) -> None:
     async with gateways(redis_bus) as (leader, _):
@@ -787,14 +788,48 @@ async def test_rows_of_a_source_that_the_bus_has_lost_are_filled_in_again(
         topic = gateway.driver.engine.topic("slow")
         await eventually(lambda: topic.head == 1, "it is filled")
         entry = gateway.catalog.get("slow")
-        # An attempt from before a failover: the topic has lost what was behind that head.
-        fill = Fill([Message(b'{"k":"a","v":2}', '["a"]')], since=7)
+        filled = await gateway.writer.filled(entry)
+        items = [Message(b'{"k":"a","v":2}', '["a"]')]
         async with entry.writing:
-            await gateway.writer.fill(entry, fill, gateway.leadership.fence)
-            await gateway.writer.fill(entry, fill, gateway.leadership.fence)
-        assert (topic.head, fill.since) == (2, 1)
+            for _ in range(2):
+                await gateway.writer.fill(entry, items, Fill(filled, "another leader's"))
+            with pytest.raises(HeadMoved):
+                await gateway.writer.fill(entry, items, Fill(filled, "a late one"))
+        assert topic.head == 2
         await leader.publish({"k": "a", "v": 3})
         await eventually(lambda: topic.head == 3, "it is filled on")
+
+
+def values_of(topic: Topic) -> list[Any]:
+    """What a topic was told."""
+    return [json.loads(frame.payload) for frame in topic.journal.after(0)]
+
+
+@rule("topic-9")
+async def test_what_comes_to_a_source_without_a_key_while_nobody_leads_is_filled_in(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # After its first look nobody looks for the lease by itself.
+    monkeypatch.setattr("tidegate.app.cluster.membership.BEATS_PER_TERM", 0.001)
+    source = {"topic": "log", "interval": "100ms"}
+    async with gateways(redis_bus) as (goes, comes):
+        await goes.topic("log", key=[])
+        await goes.publish({"k": "before"}, topic="log")
+        await comes.topic("slow", key=["/k"], source=source)  # made by one that does not lead
+        await comes.publish({"k": "a", "v": 1}, topic="log")
+        slow = comes.gateway.driver.engine.topic("slow")
+        await eventually(lambda: slow.head == 1, "it is filled")
+        await goes.gateway.bus._lease.release()  # type: ignore[union-attr]  # it has one
+        await comes.publish({"k": "a", "v": 2}, {"k": "b", "v": 1}, topic="log")
+        await comes.gateway.bus._lease.step()  # type: ignore[union-attr]  # it has one
+        await comes.publish({"k": "b", "v": 2}, topic="log")
+        await eventually(lambda: values_of(slow)[-1] == {"k": "b", "v": 2}, "all have come")
+        values = values_of(slow)
+        assert values[0] == {"k": "a", "v": 1}
+        assert values[1:] in (
+            [{"k": "a", "v": 2}, {"k": "b", "v": 2}],
+            [{"k": "a", "v": 2}, {"k": "b", "v": 1}, {"k": "b", "v": 2}],
+        )
 
 
 @rule("topic-9")
@@ -885,30 +920,31 @@ async def test_a_new_leader_fills_from_all_that_the_one_before_had_read(
     async with behind_leader(redis_bus, monkeypatch) as (goes, comes, goes_on):
         await asyncio.sleep(1.5)
         slow = comes.gateway.driver.engine.topic("slow")
-        values = [json.loads(frame.payload)["v"] for frame in slow.journal.after(0)]
+        values = [row["v"] for row in values_of(slow)]
         assert values == [1, 2], "nothing is filled from an older state"
-        assert not comes.gateway.leadership.is_held
         goes_on.set()
-        await eventually(lambda: comes.gateway.leadership.is_held, "it has read all")
         await goes.publish({"k": "a", "v": 3})
         await eventually(lambda: slow.head >= 3, "it is filled by the other")
-        values = [json.loads(frame.payload)["v"] for frame in slow.journal.after(0)]
+        values = [row["v"] for row in values_of(slow)]
         assert values == [1, 2, 3]
 
 
-async def test_a_gateway_that_loses_the_lease_before_it_has_read_all_is_no_leader(
+@rule("topic-9")
+async def test_a_gateway_that_loses_the_lease_before_it_has_read_all_fills_nothing(
     redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with behind_leader(redis_bus, monkeypatch) as (goes, comes, goes_on):
         assert comes.gateway.bus is not None
         await comes.gateway.bus._lease.release()  # type: ignore[union-attr]  # it has one
-        goes_on.set()
-        topic = comes.gateway.driver.engine.topic("px")
-        await eventually(lambda: topic.head == 2, "it has read all")
-        await asyncio.sleep(0.5)
-        assert not comes.gateway.leadership.is_held
         await goes.gateway.bus._lease.step()  # type: ignore[union-attr]  # it has one
-        await eventually(lambda: goes.gateway.leadership.is_held, "the other one is it again")
+        assert goes.gateway.leadership.is_held
+        goes_on.set()
+        await goes.publish({"k": "a", "v": 3})
+        slow = comes.gateway.driver.engine.topic("slow")
+        await eventually(lambda: slow.head >= 3, "it is filled by the first again")
+        await asyncio.sleep(1.5)
+        values = [row["v"] for row in values_of(slow)]
+        assert values == [1, 2, 3]
 
 
 @pytest.mark.system

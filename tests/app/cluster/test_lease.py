@@ -34,10 +34,10 @@ class Holder:
             on_acquired=self._taken, on_lost=self._lost, clock=lambda: self.now_s, term_s=TERM_S,
         )  # fmt: skip
 
-    async def _taken(self, number: int) -> None:
+    def _taken(self, number: int) -> None:
         self.story.append(number)
 
-    async def _lost(self) -> None:
+    def _lost(self) -> None:
         self.story.append("lost")
 
 

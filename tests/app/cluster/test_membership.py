@@ -12,6 +12,7 @@ from tidegate.app.cluster import membership as rolls
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.membership import Lease, Membership, lease_key
 from tidegate.app.refusals import Refused
+from tidegate.app.topics.leadership import Leadership
 
 pytestmark = pytest.mark.redis
 
@@ -131,12 +132,15 @@ async def test_what_the_dead_did_for_all_is_free_at_once(
 
 def lease_of(bus: BusConnection, holder: str) -> Lease:
     """The lease of what one does for all, as this gateway has it."""
-
-    async def taken(_: int) -> None: ...
-
-    async def lost() -> None: ...
-
-    return Lease(bus, holder, on_acquired=taken, on_lost=lost, clock=lambda: 0.0, term_s=60.0)
+    leadership = Leadership(held=False)
+    return Lease(
+        bus,
+        holder,
+        on_acquired=leadership.take,
+        on_lost=leadership.give_up,
+        clock=lambda: 0.0,
+        term_s=60.0,
+    )
 
 
 async def takes(lease: Lease) -> bool:

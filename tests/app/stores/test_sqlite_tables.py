@@ -69,5 +69,5 @@ def test_a_topic_leaves_no_row_behind(connection: sqlite3.Connection) -> None:
     sqlite_tables.checkpoint(connection, topic, Checkpoint("e1", [Frame(1, b"1", "[1]")], 1, 0, 0))
     sqlite_tables.put_topic(connection, TopicRecord("px", RECORD.document, "e2"))
     assert there(connection).id != topic.id
-    assert [counted(connection, table) for table in TABLES_OF_TOPIC] == [0] * 5
+    assert [counted(connection, table) for table in TABLES_OF_TOPIC] == [0] * 6
     assert [name for name, _, _ in sqlite_tables.documents(connection)] == ["px"]

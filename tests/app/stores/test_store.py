@@ -24,6 +24,7 @@ from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import (
     Appended,
     Bounds,
+    Fill,
     HeadMoved,
     Producer,
     Publication,
@@ -267,6 +268,22 @@ async def test_it_is_written_only_behind_the_head_that_was_looked_at(store: Stor
     with pytest.raises(HeadMoved):
         await store.append("a", asked)
     assert await append(store, "a", [Message(b"2")]) == Appended(2, 2)
+
+
+async def test_a_derived_topic_goes_from_mark_to_mark_once(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    assert await store.filled("a") == ""
+    await store.append("a", Publication([], NOW_MS, fill=Fill("", "m1")))
+    asked = Publication([Message(b"1")], NOW_MS, fill=Fill("m1", "m2"))
+    assert await store.append("a", asked) == Appended(1, 1)
+    assert (await store.append("a", asked)).duplicate
+    for since in ("", "m1"):
+        with pytest.raises(HeadMoved):
+            await store.append("a", replace(asked, fill=Fill(since, "late")))
+    assert await append(store, "a", [Message(b"2")]) == Appended(2, 2), "of no fill"
+    assert await store.filled("a") == "m2"
+    await store.put_topic(TopicRecord("a", PLAIN, "e2"))
+    assert await store.filled("a") == "", "another topic of that name"
 
 
 async def test_what_was_refused_has_left_nothing_behind(store: Store) -> None:

@@ -19,6 +19,7 @@ from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import (
     Appended,
     Checkpoint,
+    Fill,
     Producer,
     Publication,
     Retry,
@@ -219,3 +220,9 @@ async def test_what_is_deleted_stays_deleted(store: Store, again: Again) -> None
         await later.put_topic(KEYED)
         assert await later.load("px") == NOTHING
         assert await later.staged("px", ["s"], NOW_MS) is None
+
+
+async def test_how_far_a_derived_topic_is_filled(store: Store, again: Again) -> None:
+    await store.append("px", Publication([Message(b"1", "[1]")], NOW_MS, fill=Fill("", "m1")))
+    async with again() as later:
+        assert await later.filled("px") == "m1"

@@ -143,9 +143,7 @@ async def test_a_source_without_a_key_that_begins_again_takes_nothing_away(*, re
 
 
 @rule("topic-9")
-async def test_where_too_many_keys_wait_it_is_filled_from_the_next_message_on(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_where_too_many_keys_wait_it_lacks_none(monkeypatch: pytest.MonkeyPatch) -> None:
     async with filled() as place:
         await place.put("log")
         await place.put("slow", source={"topic": "log", "interval": "1s"}, key=["/k"])
@@ -156,9 +154,80 @@ async def test_where_too_many_keys_wait_it_is_filled_from_the_next_message_on(
         await place.say("log", {"k": "a"})
         await place.pass_time()
         keys = [record_key for record_key, _ in place.journal("slow")]
-        assert "[0]" not in keys
-        assert keys[-1] == '["a"]'
+        assert keys == [*(f"[{number}]" for number in range(3_000)), '["a"]']
+
+
+LOG = {"topic": "log", "interval": "1s"}
+
+
+@rule("topic-9")
+async def test_what_comes_while_nobody_fills_it_comes_later() -> None:
+    async with filled() as place:
+        await place.put("log")
+        await place.put("slow", source=LOG, key=["/k"])
+        await place.say("log", {"k": 1, "v": 1})
+        await place.pass_time()
+        await place.say("log", {"k": 1, "v": 2}, {"k": 2, "v": 1})
+        await place.derived_topics.aclose()
+        await place.say("log", {"k": 3, "v": 1}, {"k": 2, "v": 2})
+        place.catalog.start_filling()
+        await place.pass_time()
+        await place.say("log", {"k": 1, "v": 3})
+        await place.pass_time()
+        assert place.journal("slow") == [
+            ("[1]", b'{"k": 1, "v": 1}'), ("[1]", b'{"k": 1, "v": 2}'),
+            ("[3]", b'{"k": 3, "v": 1}'), ("[2]", b'{"k": 2, "v": 2}'),
+            ("[1]", b'{"k": 1, "v": 3}'),
+        ]  # fmt: skip
+
+
+@rule("topic-9")
+async def test_a_topic_without_records_is_told_each_message_once() -> None:
+    async with filled() as place:
+        await place.say("px", {"k": 1, "v": 1}, {"k": 2, "v": 1})
+        await place.put("slow", source=PX, retain=False)
+        await place.settled()
+        for number in range(2):
+            await place.derived_topics.aclose()
+            await place.say("px", {"k": 3, "v": number})
+            place.catalog.start_filling()
+            await place.pass_time()
+        assert place.journal("slow") == [
+            ("[1]", b'{"k": 1, "v": 1}'), ("[2]", b'{"k": 2, "v": 1}'),
+            ("[3]", b'{"k": 3, "v": 0}'), ("[3]", b'{"k": 3, "v": 1}'),
+        ]  # fmt: skip
+
+
+@rule("topic-9")
+async def test_what_the_journal_of_a_source_has_lost_is_lacking_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with filled() as place:
+        await place.put("log", history={"messages": 2})
+        await place.put("slow", source=LOG, key=["/k"])
+        await place.say("log", {"k": 1})
+        await place.pass_time()
+        await place.derived_topics.aclose()
+        await place.say("log", *({"k": number} for number in range(2, 6)))
+        place.catalog.start_filling()
+        await place.pass_time()
+        assert [record_key for record_key, _ in place.journal("slow")] == ["[1]", "[4]", "[5]"]
     assert "slow lacks messages" in caplog.text
+
+
+@rule("topic-9")
+async def test_another_source_without_a_key_begins_with_its_next_message() -> None:
+    async with filled() as place:
+        for name in ("log", "other"):
+            await place.put(name)
+            await place.say(name, {"k": name})
+        await place.put("slow", source=LOG, key=["/k"])
+        await place.say("log", {"k": 1})
+        await place.pass_time()
+        await place.put("slow", source=LOG | {"topic": "other"}, key=["/k"])
+        await place.say("other", {"k": 2})
+        await place.pass_time()
+        assert [record_key for record_key, _ in place.journal("slow")] == ["[1]", "[2]"]
 
 
 async def test_they_chain() -> None:
@@ -332,7 +401,7 @@ async def test_topics_taken_over_from_a_store_are_filled_whatever_their_order() 
             assert isinstance(record, TopicRecord)
             await again.store.put_topic(record)
         await again.catalog.open()
-        await again.catalog.start_filling()
+        again.catalog.start_filling()
         await again.say("px", {"k": 1})
         await again.pass_time()
         assert again.sow("slow") == [{"k": 1}]
