@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -149,9 +148,7 @@ class Catalog(TopicRegistry):
 
     async def refresh(self) -> None:
         """Apply what other gateways have changed; while the store is out, what is known holds."""
-        if self.catch_up is not None:
-            with contextlib.suppress(Refused):
-                await self.catch_up()
+        await self._outage()
 
     async def check_bookmark(self, name: str, seen: Bookmark) -> None:
         """Check a reader's bookmark: one beyond the topic shows that the store has gone back.
@@ -325,14 +322,21 @@ class Catalog(TopicRegistry):
         """Run a decision while no other change is made, here or at another gateway.
 
         What changes nothing is not compared with anything by the store, so the newest definitions
-        are read first. A refusal counts only by them.
+        are read first. A refusal and a decision without a change count only by them.
+
+        Raises:
+            Refused: bus-unavailable, or what `decide` raises.
         """
         may_look = self.catch_up is not None
-        await self.refresh()
+        outage = await self._outage()
         while True:
             try:
                 async with self.changing:
-                    return await decide()
+                    revision = self.revision
+                    decision = await decide()
+                    if outage is not None and self.revision == revision:
+                        raise outage
+                    return decision
             except DefinitionHeld:
                 await asyncio.sleep(HELD_PAUSE_S)
             except DefinitionsMoved:
@@ -344,6 +348,16 @@ class Catalog(TopicRegistry):
                 may_look = False
             assert self.catch_up is not None, "only a shared store says so"
             await self.catch_up()
+            outage = None
+
+    async def _outage(self) -> Refused | None:
+        """Apply what other gateways have changed; return why that is not possible now."""
+        try:
+            if self.catch_up is not None:
+                await self.catch_up()
+        except Refused as refusal:
+            return refusal
+        return None
 
     async def _create(self, name: str, document: TopicDefinition) -> CatalogTopic:
         if not name.startswith(OWN_PREFIX) and not self.has_room():

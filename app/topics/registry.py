@@ -303,6 +303,7 @@ class TopicRegistry:
     def drop_unusable(self, unusable: Unusable) -> None:
         """Remove an unusable topic."""
         del self._unusable[unusable.name]
+        self.revision += 1
         self._note_ended([unusable.epoch])
 
     def define(self, known: CatalogTopic, record: TopicRecord) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.place import Place, parsed
 from tests.support.rules import rule
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.refusals import Refused
+from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import TopicRecord
 from tidegate.app.topics.registry import Precondition
@@ -48,6 +48,24 @@ async def test_a_topic_is_made_once_and_found() -> None:
     assert is_new
     assert place.catalog.get("px") is place.catalog.find("px") is entry
     assert place.driver.engine.topic("px").definition.key_spec == entry.document.key_spec
+
+
+@rule("cluster-7")
+async def test_a_definition_that_changes_nothing_is_refused_while_the_store_is_out() -> None:
+    """Another gateway may have deleted the topic."""
+    place = Place()
+    entry, _ = await place.put("px", key=["/k"])
+
+    async def out() -> None:
+        raise Unavailable
+
+    place.catalog.catch_up = out
+    with refused("bus-unavailable"):
+        await place.put("px", key=["/k"])
+    with refused("bus-unavailable"):
+        await place.catalog.patch("px", lambda document: document, Precondition())
+    again, is_new = await place.put("px", key=["/k"], description="d")
+    assert (again, is_new, entry.document.description) == (entry, False, "d")
 
 
 async def test_the_same_definition_twice_changes_nothing() -> None:
