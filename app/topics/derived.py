@@ -54,7 +54,7 @@ from tidegate.keys.text.duration import MILLISECOND
 NAME = "source"
 TAKEN_BYTES_AT_ONCE = 1 << 20
 HELD_BYTES_MAX = 16 << 20
-"""Rows behind the last id that are kept until the next one; more of them are written before."""
+"""The most that is kept of a flush until its end tells the place that it reaches."""
 WAIT_S_MAX = 3_600.0  # rows and a stop wake the task; the wait only needs some bound
 RETRY_S = 1.0
 

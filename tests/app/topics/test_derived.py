@@ -199,6 +199,22 @@ async def test_a_topic_without_records_is_told_each_message_once() -> None:
 
 
 @rule("topic-9")
+async def test_a_topic_without_records_is_told_those_of_its_source_once_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidegate.app.topics.derived.TAKEN_BYTES_AT_ONCE", 1)
+    async with filled() as place:
+        await place.say("px", *({"k": number} for number in range(3)))
+        await place.put("slow", source=PX, retain=False)
+        for _ in range(2):
+            await place.settled()
+            await place.derived_topics.aclose()
+            place.catalog.start_filling()
+        await place.settled()
+        assert [record_key for record_key, _ in place.journal("slow")] == ["[0]", "[1]", "[2]"]
+
+
+@rule("topic-9")
 async def test_what_the_journal_of_a_source_has_lost_is_lacking_and_the_log_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
