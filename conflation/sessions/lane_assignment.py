@@ -140,11 +140,16 @@ class LaneAssignment:
             self._schedule.arm(subscriber.backfill, subscriber, subscriber.topic.name)
 
     def restart(self, topic: Topic, now: Instant) -> None:
-        """Begin every subscription of a topic with a new epoch again, with a snapshot."""
+        """Begin every subscription of a topic with a new epoch again, with a snapshot.
+
+        One of which nothing was sent yet begins where its reader is.
+        """
         for session, before in self._registry.of_topic(topic.name):
             change = before.change
             wanted = before.member.subscription if change is None else change.subscription
-            wanted = replace(wanted, resume=NOWHERE, paused=before.paused)
+            is_new = change is None and not before.has_begun
+            resume = (wanted.resume if is_new else None) or NOWHERE
+            wanted = replace(wanted, resume=resume, paused=before.paused)
             successor = Subscriber.of(session.id, before.member.name, topic, wanted)
             try:
                 with _holding_feed(session, successor):

@@ -264,6 +264,13 @@ class Subscriber:
     # --- What it will be sent
 
     @property
+    def has_begun(self) -> bool:
+        """True unless it waits for its board, or for its backfill to be taken."""
+        if self.backfill is None:
+            return self.lane is not None
+        return self.backfill.has_begun
+
+    @property
     def is_backfilled(self) -> bool:
         """True once the last row of the backfill is sent, and no archive supplies more."""
         return self.backfill is not None and self.backfill.is_done and self.history is None

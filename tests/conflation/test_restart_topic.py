@@ -69,6 +69,20 @@ def test_a_reader_that_holds_records_gets_them_again_in_an_epoch_that_continues(
     assert driver.received()[0] == f"resumed by {mode}, gap 1"
 
 
+@rule("cluster-16")
+def test_a_reader_to_which_nothing_was_sent_yet_continues_after_its_id() -> None:
+    """It came while the gateway still had what is lost."""
+    driver = ManualDriver()
+    driver.topic()
+    driver.publish("a1 b1 c1")
+    driver.subscribe("conflation=none", resume="e1-1")
+    restart(driver, "a1 b1", e1=2)
+    assert driver.received() == ["resumed by replay, gap 1", "b1"]
+    driver.publish("d1")
+    restart(driver, "a1 b1", epoch="e3", e2=2, e1=2)
+    assert driver.received()[0] == "resumed by snapshot, gap None"
+
+
 def test_a_restart_without_records_sends_an_empty_group() -> None:
     driver = ManualDriver()
     driver.topic()
