@@ -167,34 +167,36 @@ class Definitions:
         """Treat Redis as an unknown one until all definitions are read again."""
         self.life = ""
 
-    async def put(self, stored: Stored, *, is_empty: bool = False) -> None:
+    async def put(self, stored: Stored, *, is_empty: bool = False, mark: str = "") -> None:
         """Write the definition of a topic that goes on, its epoch with it.
 
         Args:
             stored: the definition.
             is_empty: only if the topic holds no messages.
+            mark: from which a topic that has just got its source is filled.
 
         Raises:
             DefinitionsMoved: Redis has a change that this gateway has not seen.
             DefinitionHeld: a gateway that publishes by the one before is to see this one first.
             HeadMoved: it holds messages, or is in another epoch.
         """
-        text = definition_text(stored)
-        await self._write(stored.name, stored.epoch, text, empty=stored.epoch if is_empty else "")
+        text, empty = definition_text(stored), stored.epoch if is_empty else ""
+        await self._write(stored.name, stored.epoch, text, empty=empty, mark=mark)
 
-    async def create(self, stored: Stored, *, replaced: str = "") -> None:
+    async def create(self, stored: Stored, *, replaced: str = "", mark: str = "") -> None:
         """Write the definition of a topic that begins, without messages.
 
         Args:
             stored: the definition, with a new epoch.
             replaced: the epoch of the topic whose place it takes.
+            mark: from which it is filled.
 
         Raises:
             DefinitionsMoved: Redis has a change that this gateway has not seen.
             HeadMoved: the replaced topic holds messages, or is in another epoch.
         """
         text = definition_text(stored)
-        await self._write(stored.name, stored.epoch, text, is_new=True, empty=replaced)
+        await self._write(stored.name, stored.epoch, text, is_new=True, empty=replaced, mark=mark)
 
     async def delete(self, name: str) -> None:
         """Delete a topic: its definition, its messages and its producers' numbers.
@@ -205,11 +207,18 @@ class Definitions:
         await self._write(name, "", b"")
 
     async def _write(
-        self, name: str, epoch: str, document: bytes, *, is_new: bool = False, empty: str = ""
+        self,
+        name: str,
+        epoch: str,
+        document: bytes,
+        *,
+        is_new: bool = False,
+        empty: str = "",
+        mark: str = "",
     ) -> None:
         keys = [*self._keys, *topic_keys(self._connection, name)]
         arguments = [self.life, self.version, name, epoch, document, digest_of(document)]
-        arguments += [int(is_new), empty]
+        arguments += [int(is_new), empty, mark]
         version = await self._connection.run_script(DEFINE, keys, arguments)
         if version == HELD:
             raise DefinitionHeld

@@ -359,8 +359,12 @@ class RedisStore:
                     self.on_suspect(record.name)
                 return restored if await log.is_current() else None
 
-    async def put_topic(self, record: Stored) -> None:
+    async def put_topic(self, record: Stored, mark: str = "") -> None:
         """Create a topic or replace its document; a new epoch starts at offset 1.
+
+        Args:
+            record: the topic.
+            mark: from which a topic that has just got its source is filled.
 
         Raises:
             DefinitionsMoved: another gateway has changed a topic since.
@@ -368,9 +372,9 @@ class RedisStore:
             Refused: bus-unavailable.
         """
         self._check_promises()
-        await self.restore_topic(record)
+        await self.restore_topic(record, mark)
 
-    async def restore_topic(self, record: Stored) -> None:
+    async def restore_topic(self, record: Stored, mark: str = "") -> None:
         """Write a definition as `put_topic` does, whatever Redis promises: nobody is answered.
 
         An unusable definition is written unchanged, to restore one that Redis has lost.
@@ -382,11 +386,12 @@ class RedisStore:
         with translate_errors():
             # The same life of the topic: its messages stay, and only the definition is written.
             if known is not None and known.epoch == record.epoch:
-                await self.definitions.put(record, is_empty=_is_filled_anew(known, record))
+                is_empty = _is_filled_anew(known, record)
+                await self.definitions.put(record, is_empty=is_empty, mark=mark)
             elif known is not None and known.identity != record.identity:
-                await self.definitions.create(record, replaced=known.epoch)
+                await self.definitions.create(record, replaced=known.epoch, mark=mark)
             else:
-                await self.definitions.create(record)
+                await self.definitions.create(record, mark=mark)
         self.set_record(record.name, record)
 
     async def delete_topic(self, name: str) -> None:
@@ -436,13 +441,7 @@ class RedisStore:
         with translate_errors():
             reply = await self._run(scripts.APPEND, log.append_keys(publication), arguments)
         match reply:
-            case [
-                b"new" | b"again" | b"known" as outcome,
-                first,
-                last,
-                life,
-                unwritten,
-            ]:
+            case [b"new" | b"again" | b"known" as outcome, first, last, life, unwritten]:
                 await self._durability.wait(life.decode(), is_unwritten=bool(unwritten))
                 if outcome == b"known":
                     return Appended(0, 0, duplicate=True, highest=int(last))

@@ -133,11 +133,7 @@ if ARGV[10] ~= '' then
         return {'again', tonumber(first), tonumber(last), here, unwritten()}
     end
 end
-local filled = known[10] or ''
-if ARGV[21] ~= '' then
-    if filled == ARGV[21] then return {'again', 0, 0, here, unwritten()} end
-    if filled ~= ARGV[20] then return {'moved', head} end
-end
+if ARGV[21] ~= '' and (known[10] or '') ~= ARGV[20] then return {'moved', head} end
 local is_known = false
 if ARGV[7] ~= '' then
     local noted = redis.call('HGET', producers, ARGV[7]) or ''
@@ -202,7 +198,7 @@ if ARGV[12] ~= '' and redis.call('GET', fence) ~= ARGV[12] then
     return {'superseded'}
 end
 
--- A commit without stages, or the first mark: the stream stays as it is.
+-- A commit without stages, or a mark without rows: the stream stays as it is.
 if count == 0 then
     if ARGV[7] ~= '' then redis.call('HSET', producers, ARGV[7], ARGV[8] .. ' ' .. ARGV[9]) end
     if ARGV[21] ~= '' then redis.call('HSET', state, 'filled', ARGV[21]) end
@@ -218,7 +214,6 @@ local added = redis.pcall('XADD', stream, string.format('%d-0', last), 'e', ARGV
 if is_in_the_way(added) then return {'epoch'} end
 if type(added) == 'table' and added.err then return added end
 if ARGV[7] ~= '' then redis.call('HSET', producers, ARGV[7], ARGV[8] .. ' ' .. ARGV[9]) end
-if ARGV[21] ~= '' then redis.call('HSET', state, 'filled', ARGV[21]) end
 if ARGV[10] ~= '' then
     local noted = string.format(
         '%s %s %s %d %d', known[6] or '', ARGV[10], ARGV[3], first, last)
@@ -264,8 +259,11 @@ for _ = 1, 100 do
     end
     redis.call('XDEL', stream, entry[1])
 end
-redis.call('HSET', state, 'head', string.format('%d', last), 'bytes', string.format('%d', bytes),
-    'time', string.format('%d', now_ms))
+-- Together: a file that ends before this has neither the head nor the mark.
+local noted = {'head', string.format('%d', last), 'bytes', string.format('%d', bytes),
+    'time', string.format('%d', now_ms)}
+if ARGV[21] ~= '' then noted[7], noted[8] = 'filled', ARGV[21] end
+redis.call('HSET', state, unpack(noted))
 return {'new', first, last, here, unwritten()}
 """
 )
@@ -373,9 +371,9 @@ return ARGV[2]
 # first one has just failed, the definition stays for a moment (-1), in which its gateway can read
 # it and try again: behind a slow connection it would otherwise be late each time.
 # KEYS epochs documents life changes state stream sow producers retries refused
-# ARGV id version name epoch document digest new empty-epoch
+# ARGV id version name epoch document digest new empty-epoch mark
 #      (no epoch: the topic is deleted; new: 1 for a topic that begins; empty-epoch: of the topic
-#      that is to be there, without messages)
+#      that is to be there, without messages; mark: from which it is filled)
 DEFINE: Final = (
     _LIFE
     + _IN_THE_WAY
@@ -415,6 +413,7 @@ else
         redis.call('HSET', state, 'definition', ARGV[6])
         redis.call('HDEL', state, 'held')
     end
+    if ARGV[9] ~= '' then redis.call('HSET', state, 'filled', ARGV[9]) end
 end
 return redis.call('HINCRBY', KEYS[3], 'version', 1)
 """

@@ -123,7 +123,7 @@ def becomes_derived(before: TopicDefinition, after: TopicDefinition) -> bool:
 
 
 def has_same_source(before: TopicDefinition, after: TopicDefinition) -> bool:
-    """Return True if the gateway fills a topic from the same topic before and after a change."""
+    """Return True if the gateway fills a topic from the same topic, or none, as before a change."""
     old, new = before.gateway_source, after.gateway_source
     return (old and old.topic) == (new and new.topic)
 

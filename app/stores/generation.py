@@ -56,7 +56,13 @@ def record_opening(connection: sqlite3.Connection, *, survives_power: bool) -> b
 def renew_epoch(connection: sqlite3.Connection, topic: int) -> str:
     """Give a topic a new epoch with all its data, and return the epoch."""
     epoch = new_epoch()
+    [before] = connection.execute("SELECT epoch FROM topics WHERE id = ?", (topic,)).fetchone()
     connection.execute("UPDATE topics SET epoch = ? WHERE id = ?", (epoch, topic))
+    # The file has what topics were filled from, so their places in this one are those in the other.
+    connection.execute(
+        "UPDATE marks SET mark = ? || substr(mark, ?) WHERE substr(mark, 1, ?) = ?",
+        (f"{epoch}-", len(before) + 2, len(before) + 1, f"{before}-"),
+    )
     return epoch
 
 

@@ -14,7 +14,6 @@ from tidegate.app.stores.store import (
     Appended,
     Bounds,
     Checkpoint,
-    Fill,
     HeadMoved,
     Producer,
     Publication,
@@ -68,7 +67,7 @@ class MemoryStore:
         """Return an empty topic: nothing survives the process."""
         return RestoredTopic()
 
-    async def put_topic(self, record: TopicRecord) -> None:
+    async def put_topic(self, record: TopicRecord, mark: str = "") -> None:
         """Create a topic or replace its document; a new epoch starts at offset 1."""
         existing = self._topics.get(record.name)
         # Senders are of an epoch: a new topic of the name knows none of them.
@@ -76,6 +75,8 @@ class MemoryStore:
             self._topics[record.name] = _Topic(record, self._limits)
         else:
             existing.record = record
+        if mark:
+            self._topics[record.name].filled = mark
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its senders' state."""
@@ -176,12 +177,12 @@ class _Topic:
         if publication.producer is not None and not self._is_new(publication.producer):
             highest = self.producers[publication.producer.name].sequence
             return Appended(0, 0, duplicate=True, highest=highest)
-        fill = publication.fill
-        if fill is not None and self._is_filled(fill):
-            return Appended(0, 0, duplicate=True)
         # After the duplicates: a repetition gets its answer whatever was written since.
         is_decided_here = publication.epoch in (None, self.record.epoch)
         if publication.expected_head not in (None, self.last) or not is_decided_here:
+            raise HeadMoved
+        fill = publication.fill
+        if fill is not None and fill.since != self.filled:
             raise HeadMoved
         producer, retry = publication.producer, publication.retry
         if producer is not None and producer.name not in self.producers:
@@ -199,16 +200,6 @@ class _Topic:
         if retry is not None:
             self.retries[retry.name] = retry, publication.timestamp_ms, appended
         return appended
-
-    def _is_filled(self, fill: Fill) -> bool:
-        """Return whether a fill is stored already.
-
-        Raises:
-            HeadMoved: the topic is not where it begins.
-        """
-        if self.filled not in fill:
-            raise HeadMoved
-        return fill.mark == self.filled
 
     def _earlier_result(self, retry: Retry, now_ms: int) -> Appended | None:
         """Return the earlier result of a repeated request, or None."""

@@ -109,13 +109,15 @@ class SqliteStore:
             lambda connection: sqlite_tables.load(connection, self._topic(connection, name))
         )
 
-    async def put_topic(self, record: TopicRecord) -> None:
+    async def put_topic(self, record: TopicRecord, mark: str = "") -> None:
         """Create a topic or replace its document; a new epoch starts at offset 1."""
 
         def work(connection: sqlite3.Connection) -> None:
             sqlite_tables.put_topic(connection, record)
             # A new epoch has a new row id, so the next use reads it.
             self._topics.pop(record.name, None)
+            if mark:
+                sqlite_senders.put_mark(connection, self._topic(connection, record.name).id, mark)
 
         await self._run(work)
 
@@ -148,6 +150,9 @@ class SqliteStore:
             # After the duplicates: a repetition gets its answer whatever was written since.
             is_decided_here = publication.epoch in (None, stored.epoch)
             if publication.expected_head not in (None, stored.head) or not is_decided_here:
+                raise HeadMoved
+            fill = publication.fill
+            if fill is not None and fill.since != sqlite_senders.mark_of(connection, stored.id):
                 raise HeadMoved
             sqlite_senders.check_limits(connection, stored, publication, self._limits)
             appended = sqlite_tables.append(connection, stored, publication)

@@ -11,8 +11,6 @@ from tidegate.app.stores.sqlite_tables import StoredTopic
 from tidegate.app.stores.store import (
     Appended,
     Bounds,
-    Fill,
-    HeadMoved,
     Producer,
     Publication,
     Retry,
@@ -29,15 +27,12 @@ def earlier_result(
     For a new request nothing is written.
 
     Raises:
-        HeadMoved: the topic is not where a fill begins.
         Refused: producer-fenced, idempotency-conflict; nothing was written.
     """
     if publication.retry is not None:
         appended = _earlier_retry(connection, topic, publication.retry, publication.timestamp_ms)
         if appended is not None:
             return appended
-    if publication.fill is not None and _is_filled(connection, topic, publication.fill):
-        return Appended(0, 0, duplicate=True)
     producer = publication.producer
     highest = None if producer is None else _known(connection, topic, producer)
     if highest is None:
@@ -49,6 +44,11 @@ def mark_of(connection: sqlite3.Connection, topic: int) -> str:
     """Return the mark up to which a derived topic is filled; "" for one without."""
     row = connection.execute("SELECT mark FROM marks WHERE topic = ?", (topic,)).fetchone()
     return "" if row is None else str(row[0])
+
+
+def put_mark(connection: sqlite3.Connection, topic: int, mark: str) -> None:
+    """Record how far a derived topic is filled."""
+    connection.execute("INSERT OR REPLACE INTO marks (topic, mark) VALUES (?, ?)", (topic, mark))
 
 
 def check_limits(
@@ -91,10 +91,7 @@ def record_sender(
     """Record a new request of its sender, and delete its stages."""
     topic = stored.id
     if publication.fill is not None:
-        connection.execute(
-            "INSERT OR REPLACE INTO marks (topic, mark) VALUES (?, ?)",
-            (topic, publication.fill.mark),
-        )
+        put_mark(connection, topic, publication.fill.mark)
     if publication.producer is not None:
         _put_producer(connection, topic, publication.producer)
         stored.producers = (stored.producers or 0) + 1
@@ -156,13 +153,6 @@ def staged(
             return None
         found += unpack(row[0])
     return found
-
-
-def _is_filled(connection: sqlite3.Connection, topic: int, fill: Fill) -> bool:
-    mark = mark_of(connection, topic)
-    if mark not in fill:
-        raise HeadMoved
-    return mark == fill.mark
 
 
 def _earlier_retry(

@@ -77,7 +77,7 @@ class Fill(NamedTuple):
     """A write that takes a derived topic from one mark to the next.
 
     A mark says how far the topic is filled from its source, and no two writes have the same. The
-    write is stored once, and only where the topic is at `since`.
+    write is stored only where the topic is at `since`.
     """
 
     since: str
@@ -114,8 +114,7 @@ class Publication:
 class Appended:
     """The assigned offsets, `first` to `last` without gaps; `last` is below for no items.
 
-    For a duplicate they are those of the first request; 0 for a producer's or a fill's, which are
-    not stored.
+    For a duplicate they are those of the first request; 0 for a producer's, which are not stored.
     `highest` is then the producer's highest number. `unmatched` are the removals that found no
     record, as far as the writing gateway knew its records; a duplicate's are not known.
     """
@@ -204,8 +203,13 @@ class Store(Protocol):
     async def load(self, name: str) -> RestoredTopic:
         """Load a topic; a shared store raises `TopicRedefined` if it is another one by now."""
 
-    async def put_topic(self, record: TopicRecord) -> None:
-        """Create a topic or replace its document; a new epoch starts at offset 1."""
+    async def put_topic(self, record: TopicRecord, mark: str = "") -> None:
+        """Create a topic or replace its document; a new epoch starts at offset 1.
+
+        Args:
+            record: the topic.
+            mark: from which a topic that has just got its source is filled.
+        """
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its messages and its producers' numbers."""

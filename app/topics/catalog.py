@@ -10,7 +10,6 @@ from typing import TypeVar
 from tidegate.app.definitions.graph import (
     check_identity,
     check_source,
-    has_same_source,
     keeps_messages,
     resolved,
 )
@@ -366,19 +365,12 @@ class Catalog(TopicRegistry):
                 f"There are {self._settings.topics_max} topics already (topics_max).",
                 retry_after_s=60,
             )
-        self.filling.check(document)
+        mark = await self.filling.first_mark(document)
         record = TopicRecord(name, document, new_epoch())
-        await self._store.put_topic(record)
+        await self._store.put_topic(record, mark)
         entry = self.admit(record)
-        await self._begin(entry)
+        self.filling.start(entry)
         return entry
-
-    async def _begin(self, entry: CatalogTopic) -> None:
-        """Start to fill a topic that has just got its source, from what follows now."""
-        try:
-            await self.filling.begin_at_head(entry)
-        finally:
-            self.filling.start(entry)
 
     def _readable(self, name: str, document: TopicDefinition) -> TopicDefinition:
         """Return the definition as stored, checked that the next start can read it.
@@ -416,32 +408,28 @@ class Catalog(TopicRegistry):
             except HeadMoved:  # another gateway has just taken one in
                 self._check_identity(known, document, has_messages=True)
                 raise
-        self.filling.check(document)
-        before = known.document
-        async with self.filling.refilled(known, document):
-            async with known.writing:
-                has_messages = self._driver.engine.topic(known.record.name).head > 0
-                check_source(before, document, has_messages=has_messages)
-                record = TopicRecord(known.record.name, document, known.record.epoch)
-                try:
-                    await self._store.put_topic(record)
-                except HeadMoved:  # another gateway has taken one in that has not arrived here
-                    check_source(before, document, has_messages=True)
-                    raise
-                self.define(known, record)
-            if not has_same_source(before, document):
-                await self.filling.begin_at_head(known)
+        mark = await self.filling.first_mark(document, known.document)
+        async with self.filling.refilled(known, document), known.writing:
+            has_messages = self._driver.engine.topic(known.record.name).head > 0
+            check_source(known.document, document, has_messages=has_messages)
+            record = TopicRecord(known.record.name, document, known.record.epoch)
+            try:
+                await self._store.put_topic(record, mark)
+            except HeadMoved:  # another gateway has taken one in that has not arrived here
+                check_source(known.document, document, has_messages=True)
+                raise
+            self.define(known, record)
         return known
 
     async def _recreate(self, known: CatalogTopic, document: TopicDefinition) -> CatalogTopic:
         """Replace a topic without messages by another one, in a new epoch."""
         name = known.record.name
-        self.filling.check(document)
+        mark = await self.filling.first_mark(document)
         async with self.filling.unfilled(known), known.writing:
             record = TopicRecord(name, document, new_epoch())
-            await self._store.put_topic(record)
+            await self._store.put_topic(record, mark)
             entry = self.supersede(record)
-        await self._begin(entry)
+        self.filling.start(entry)
         return entry
 
     def _check_identity(

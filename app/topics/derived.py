@@ -8,7 +8,6 @@ whoever fills it next goes on there.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import secrets
@@ -30,7 +29,7 @@ from tidegate.app.topics.leadership import Leadership
 from tidegate.app.topics.registry import CatalogTopic
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.errors import EngineError, TopicUnknown
-from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
+from tidegate.conflation.frame import Batch, Frame, RemovalReason, Tombstone
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import (
@@ -47,15 +46,17 @@ from tidegate.conflation.outputs import (
 from tidegate.conflation.subscription import Command, NotFound, Replay, Subscription
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.errors import BookmarkInvalid, KeysError
-from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import MILLISECOND
 
 NAME = "source"
 TAKEN_BYTES_AT_ONCE = 1 << 20
-HELD_BYTES_MAX = 16 << 20
+TAKEN_ROWS_AT_ONCE = 1_000
+WRITTEN_ROWS_MAX = 10_000
+WRITTEN_BYTES_MAX = 4 << 20
 """The most that is kept of a flush until its end tells the place that it reaches."""
-WAIT_S_MAX = 3_600.0  # rows and a stop wake the task; the wait only needs some bound
+IDLE_S = 30.0
+"""How often the place is stored where a filter lets no row through."""
 RETRY_S = 1.0
 
 logger = logging.getLogger("tidegate.filler")
@@ -64,10 +65,15 @@ logger = logging.getLogger("tidegate.filler")
 class RowWriter(Protocol):
     """The part of `Writer` that fills topics."""
 
-    async def fill(
-        self, entry: CatalogTopic, items: Sequence[Item], fill: Fill, fence: int | None = None
-    ) -> None:
-        """Store and deliver items of a source, once."""
+    async def write(
+        self,
+        entry: CatalogTopic,
+        items: Sequence[Item],
+        *,
+        fence: int | None = None,
+        fill: Fill | None = None,
+    ) -> object:
+        """Store and deliver items. The caller holds `entry.writing`."""
 
     async def filled(self, entry: CatalogTopic) -> str:
         """Return the mark up to which a topic is filled."""
@@ -98,13 +104,13 @@ class Mark:
 class DerivedTopic:
     """Fills one topic from its source while this gateway is the leader, until it is stopped.
 
-    A topic that keeps the records of a source with records begins with a comparison: records that
-    it has already are not published again, records that the source no longer has are removed. Any
-    other goes on where it is in the source. So it can begin again at any time, and does whenever a
-    write fails: what it has taken and not written comes again.
+    A topic that keeps the records of its source begins with a comparison: records that it has
+    already are not published again, records that the source no longer has are removed. Any other
+    goes on where it is in the source. So it can begin again at any time, and does whenever a write
+    fails: what it has taken and not written comes again.
 
     Attributes:
-        reason: why it is not filled now; "" while it is.
+        reason: why it is not filled now; "" while it is, and at a gateway that does not lead.
     """
 
     def __init__(
@@ -125,19 +131,20 @@ class DerivedTopic:
         self._session = session
         self._consumer: Consumer | None = None
         self._mark = Mark()
-        self._compares = False
+        self._goes_by_place = False
         self._seen: set[str] | None = None
         self._stopped = False
         self._task = asyncio.create_task(self._run(), name=f"fill {entry.record.name}")
 
-    def change(self, source: TopicSource, key_spec: KeySpec) -> None:
+    def change(self, source: TopicSource) -> None:
         """Change interval, filter or projection of the same source; queued rows are kept.
 
         Raises:
             EngineError: the source cannot be asked this; all is as it was.
         """
         if self._consumer is not None:  # otherwise it begins with these
-            self._driver.change(self._session, NAME, wanted(self._driver, source, key_spec))
+            subscription = wanted(self._driver, source, self._entry.document)
+            self._driver.change(self._session, NAME, subscription)
 
     async def stop(self) -> None:
         """Stop filling; a write that has begun ends first."""
@@ -148,13 +155,18 @@ class DerivedTopic:
     async def _run(self) -> None:
         backoff = Backoff(RETRY_S)
         while not self._stopped:
+            if not self._leadership.is_held:
+                self.reason = ""
             try:
                 await self._leadership.begins()
                 source = await self._begin()
                 self.reason = ""
                 backoff.succeeded()
+                begun = self._mark
                 if not await self._fill(source):
                     return
+                if self._mark is begun:
+                    await backoff.pause()
             except HeadMoved:  # another gateway was the leader, or the topic has lost something
                 await backoff.pause()
             except Exception as error:
@@ -166,7 +178,7 @@ class DerivedTopic:
     def _note(self, error: Exception, level: int) -> None:
         """Log why the topic is not filled."""
         is_foreseen = isinstance(error, EngineError | KeysError | Refused)
-        if isinstance(error, TopicUnknown):
+        if isinstance(error, TopicUnknown) and self._source_topic() is None:
             self.reason = f"its source {_source_of(self._entry).topic} is not served here"
         elif isinstance(error, EngineError | KeysError):
             self.reason = error.detail
@@ -179,15 +191,19 @@ class DerivedTopic:
         Compared with a part of a topic, records would be removed, or written again.
         """
         entry, engine = self._entry, self._driver.engine
-        # First: what another gateway writes after that makes the first write fail.
         self._mark = Mark(await self._writer.filled(entry))
-        for name in (_source_of(entry).topic, entry.record.name):
-            await self._append_waiters.catch_up(name, engine.topic(name).epoch)
-        source = _source_of(entry)
-        topic, key_spec = engine.topic(source.topic), entry.document.key_spec
+        # A write without rows: no earlier write can follow it, and all before it has come here.
+        await self._write((), self._mark.place)
+        source = _source_of(entry).topic
+        await self._append_waiters.catch_up(source, engine.topic(source).epoch)
+        topic = engine.topic(source)
         start = self._start(topic)
-        self._compares, self._seen = start is None, None
-        subscription = wanted(self._driver, source, key_spec, start)
+        self._goes_by_place, self._seen = start is not None, None
+        if start is not None and start != self._mark.place:
+            await self._write((), start)
+            if engine.topic(source) is not topic:
+                raise HeadMoved
+        subscription = wanted(self._driver, _source_of(entry), entry.document, start)
         self._consumer = self._driver.open(self._session)
         self._driver.subscribe(self._session, NAME, subscription)
         return topic
@@ -200,7 +216,8 @@ class DerivedTopic:
     def _start(self, source: Topic) -> Bookmark | None:
         """Return where in the source to go on; None: with its records."""
         has_records = bool(source.definition.key_spec)
-        if has_records and self._entry.document.retains:
+        is_view = _source_of(self._entry).projection is not None
+        if has_records and (is_view or self._entry.document.retains):
             return None
         place = self._mark.place
         found = None if place is None else source.in_common(place)
@@ -211,17 +228,20 @@ class DerivedTopic:
         if place is not None:
             text = "%s lacks messages: the journal of its source does not reach back to %s"
             logger.error(text, self._entry.record.name, place)
-        is_trimmed = found is not None and source.place(found).epoch == source.epoch
-        return source.bookmark(source.beginning if is_trimmed else source.head)
+        is_ahead = found is not None and found.epoch == source.epoch and found.offset > source.head
+        return source.bookmark(source.head if is_ahead else source.beginning)
 
     async def _fill(self, source: Topic) -> bool:
         """Write what the source sends, until it has to begin again; return False at the end."""
         assert self._consumer is not None, "it has begun"
-        held: list[Item] = []
+        held: list[Item] = []  # behind the last place that is known
+        held_bytes = 0
         while not self._stopped:
             outputs = self._consumer.take(TAKEN_BYTES_AT_ONCE)
             if not outputs:
-                await self._consumer.wait(WAIT_S_MAX)
+                if not await self._consumer.wait(IDLE_S) and not await self._keep_up(source):
+                    return True
+                continue
             ready: list[Item] = []
             place: Bookmark | None = None
             for output in outputs:
@@ -230,26 +250,52 @@ class DerivedTopic:
                 # It may have lost what it sent: what it has comes again.
                 if _begins_again(output) or self._source_topic() is not source:
                     return True
-                held += self._items(output)
+                items = self._items(output)
+                held += items
+                held_bytes += sum(len(item.payload) for item in items)
                 if (reached := _reached(output)) is not None:
-                    ready, held, place = ready + held, [], reached
-            if self._compares or sum(len(item.payload) for item in held) > HELD_BYTES_MAX:
-                ready, held = ready + held, []
-            if ready and not await self._write(ready, place, source):
+                    ready, held, held_bytes, place = ready + held, [], 0, reached
+            is_full = len(held) > WRITTEN_ROWS_MAX or held_bytes > WRITTEN_BYTES_MAX
+            if is_full or not self._goes_by_place:
+                ready, held, held_bytes = ready + held, [], 0
+            if place is not None and not self._entry.document.retains:
+                self._goes_by_place = True  # the source's records have come
+            if not ready:
+                await asyncio.sleep(0)
+            elif not await self._written(ready, place, source):
                 return True
         return False
 
-    async def _write(self, items: Sequence[Item], place: Bookmark | None, source: Topic) -> bool:
+    async def _keep_up(self, source: Topic) -> bool:
+        """Store the place of a topic to which nothing was sent; return False if it begins again.
+
+        The journal of its source goes on, and would no longer reach back to the place.
+        """
+        if self._consumer is None or not self._goes_by_place:
+            return True
+        places = [place for _, place in self._consumer.caught_up()]
+        if not places or places[0] == self._mark.place:
+            return True
+        return await self._written((), places[0], source)
+
+    async def _written(self, items: Sequence[Item], place: Bookmark | None, source: Topic) -> bool:
         """Write items that take the topic to a place; return False if the source began again."""
-        after = self._mark.then(place)
         async with self._entry.writing:
             if self._source_topic() is not source:
                 return False
-            fill = Fill(self._mark.text, after.text)
-            # Read now: the lease may have changed hands.
-            await self._writer.fill(self._entry, items, fill, self._leadership.fence)
-        self._mark = after
+            await self._write_here(items, place)
         return True
+
+    async def _write(self, items: Sequence[Item], place: Bookmark | None) -> None:
+        async with self._entry.writing:
+            await self._write_here(items, place)
+
+    async def _write_here(self, items: Sequence[Item], place: Bookmark | None) -> None:
+        after = self._mark.then(place)
+        fill = Fill(self._mark.text, after.text)
+        # Read now: the lease may have changed hands.
+        await self._writer.write(self._entry, items, fence=self._leadership.fence, fill=fill)
+        self._mark = after
 
     def _source_topic(self) -> Topic | None:
         """Return the source; another object once it has begun again, None once it is gone."""
@@ -318,36 +364,30 @@ class DerivedTopics:
         """Why topics are not filled, by name."""
         return {name: each.reason for name, each in self._running.items() if each.reason}
 
-    def check(self, document: TopicDefinition) -> None:
-        """Check that the source of a topic can be asked what the topic needs, if it has one.
+    async def first_mark(
+        self, document: TopicDefinition, before: TopicDefinition | None = None
+    ) -> str:
+        """Return the mark from which a topic is filled that gets its source with this definition.
+
+        A source without records begins with its next message; "" for any other, and for a topic
+        that has its source already.
 
         Raises:
-            EngineError: it cannot.
+            EngineError: the source cannot be asked what the topic needs.
+            Refused: bus-unavailable.
         """
         source = document.gateway_source
-        if source is not None:
-            wanted(self._driver, source, document.key_spec)
-
-    async def begin_at_head(self, entry: CatalogTopic) -> None:
-        """Let a topic that has just got its source begin with the source's next message.
-
-        One whose source has records begins with these.
-
-        Raises:
-            TopicUnknown, Refused: as `RowWriter.fill`.
-        """
-        source = entry.document.gateway_source
-        if source is None or self._has_records(source):
-            return
-        before = Mark(await self._writer.filled(entry))
+        if source is None or (before is not None and before.gateway_source == source):
+            return ""
+        wanted(self._driver, source, document)
+        if before is not None and has_same_source(before, document):
+            return ""
+        if self._driver.engine.topic(source.topic).definition.key_spec:
+            return ""
         # What other gateways have acknowledged comes before it, though it is not here yet.
         shared_head = await self._append_waiters.shared_head(source.topic, None)
         topic = self._driver.engine.topic(source.topic)
-        place = topic.bookmark(max(topic.head, shared_head))
-        fill = Fill(before.text, before.then(place).text)
-        async with entry.writing:
-            with contextlib.suppress(HeadMoved):  # the leader has begun already
-                await self._writer.fill(entry, (), fill)
+        return Mark().then(topic.bookmark(max(topic.head, shared_head))).text
 
     def start(self, entry: CatalogTopic) -> None:
         """Start to fill a topic, if it has a source."""
@@ -376,8 +416,10 @@ class DerivedTopics:
 
     async def begin_again(self, entry: CatalogTopic) -> None:
         """Fill a topic that has lost messages from its source again."""
-        await self.stop(entry.record.name)
-        self.start(entry)
+        try:
+            await self.stop(entry.record.name)
+        finally:
+            self.start(entry)
 
     @asynccontextmanager
     async def refilled(self, known: CatalogTopic, document: TopicDefinition) -> AsyncIterator[None]:
@@ -391,7 +433,7 @@ class DerivedTopics:
             try:
                 # The inner session goes on, so that no record is read or published twice.
                 if name in self._running:
-                    self._running[name].change(new, document.key_spec)
+                    self._running[name].change(new)
             except (EngineError, KeysError):  # it tells the reason, and tries again
                 await self.begin_again(known)
             return
@@ -400,14 +442,11 @@ class DerivedTopics:
             yield
         self.start(known)
 
-    def _has_records(self, source: TopicSource) -> bool:
-        return bool(self._driver.engine.topic(source.topic).definition.key_spec)
-
     @asynccontextmanager
     async def unfilled(self, known: CatalogTopic) -> AsyncIterator[None]:
         """Stop filling a topic while it changes; if the change fails, start again."""
-        await self.stop(known.record.name)
         try:
+            await self.stop(known.record.name)
             yield
         except BaseException:  # a cancelled change too must not leave the topic without a filler
             self.start(known)
@@ -415,27 +454,31 @@ class DerivedTopics:
 
 
 def wanted(
-    driver: Driver, source: TopicSource, key_spec: KeySpec, start: Bookmark | None = None
+    driver: Driver, source: TopicSource, document: TopicDefinition, start: Bookmark | None = None
 ) -> Subscription:
-    """Return the subscription that fills a topic with this key.
+    """Return the subscription that fills a topic.
 
     Without a start it begins with the source's records, if that has any.
+
+    Raises:
+        EngineError: the source cannot be asked this.
     """
     definition = driver.engine.topic(source.topic).definition
-    keeps_records = bool(definition.key_spec)
-    # With records, a removal at the source must remove here too (`oof`); a source without them
-    # still conflates by this topic's key.
+    has_records = bool(definition.key_spec)
+    # A removal at the source must remove here, too (`oof`), if this topic keeps records; a source
+    # without them still conflates by this topic's key.
     options = Options.of(
         conflation=source.interval_ns,
-        conflation_key=None if keeps_records else key_spec,
-        oof=keeps_records,
+        conflation_key=None if has_records else document.key_spec,
+        oof=has_records and document.retains,
         projection=source.projection,
+        batch_size=TAKEN_ROWS_AT_ONCE,
     )
     subscription = decide(
         source.topic,
         definition,
         options,
-        command=None if keeps_records and start is None else Command.SUBSCRIBE,
+        command=None if has_records and start is None else Command.SUBSCRIBE,
         filter_text="" if source.filter is None else str(source.filter),
     )
     if start is None:
@@ -459,7 +502,7 @@ def _begins_again(output: Output) -> bool:
 def _reached(output: Output) -> Bookmark | None:
     """Return the place in the source up to which everything has come; None within a flush."""
     match output:
-        case Rows(op="snapshot"):
+        case Rows(op="snapshot") | Rows(batch=Batch(has_more=True)):
             return None
         case Rows(epoch=epoch, batch=batch) if batch.low_water is not None:
             return Bookmark(epoch, batch.low_water)

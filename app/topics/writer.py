@@ -179,17 +179,6 @@ class Writer:
                 assert self._arrivals is not None, "nobody else moves the head"
                 await self._arrivals.wait_reached(name, epoch, head)
 
-    async def fill(
-        self, entry: CatalogTopic, items: Sequence[Item], fill: Fill, fence: int | None = None
-    ) -> None:
-        """Store and deliver items of a source, once. The caller holds `entry.writing`.
-
-        Raises:
-            HeadMoved: the topic is not where the fill begins.
-            TopicUnknown, Refused: as `write`.
-        """
-        await self.write(entry, items, fence=fence, fill=fill)
-
     async def filled(self, entry: CatalogTopic) -> str:
         """Return the mark up to which a derived topic is filled; "" for one without.
 

@@ -102,6 +102,8 @@ class Recording:
     """A lane whose clock is the recorded time; messages may be played piece by piece."""
 
     def __init__(self, feed: Feed, lane_id: LaneId) -> None:
+        # The lane has no members, for whom keys are kept, and all its rows are still to be read.
+        feed.forgets = False
         self._feed = feed
         self._lane = feed.lane(lane_id)
         self._now: Instant = 0

@@ -114,10 +114,10 @@ def takes_turns(running: Running) -> None:
     """Let others run before a definition is stored, as a store with a disk does."""
     put = running.gateway.store.put_topic
 
-    async def put_topic(record: TopicRecord) -> None:
+    async def put_topic(record: TopicRecord, mark: str = "") -> None:
         for _ in range(random.Random(record.document.description).randrange(30)):
             await asyncio.sleep(0)
-        await put(record)
+        await put(record, mark)
 
     running.gateway.store.put_topic = put_topic  # type: ignore[method-assign]  # a slower one
 

@@ -215,8 +215,8 @@ async def test_a_definition_whose_answer_was_lost_keeps_its_messages(redis_bus: 
         await each.open()
     create = store.definitions.create
 
-    async def lost(stored: Stored, *, replaced: str = "") -> None:
-        await create(stored, replaced=replaced)
+    async def lost(stored: Stored, *, replaced: str = "", mark: str = "") -> None:
+        await create(stored, replaced=replaced, mark=mark)
         for change in await other.changes():
             other.set_record(change.name, change.record)
         await other.append("t", Publication([Message(b"1")], 0))

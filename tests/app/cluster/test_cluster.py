@@ -791,10 +791,10 @@ async def test_a_topic_is_filled_once_from_where_another_leader_has_filled_it(
         filled = await gateway.writer.filled(entry)
         items = [Message(b'{"k":"a","v":2}', '["a"]')]
         async with entry.writing:
-            for _ in range(2):
-                await gateway.writer.fill(entry, items, Fill(filled, "another leader's"))
-            with pytest.raises(HeadMoved):
-                await gateway.writer.fill(entry, items, Fill(filled, "a late one"))
+            await gateway.writer.write(entry, items, fill=Fill(filled, "another leader's"))
+            for mark in ("another leader's", "a late one"):
+                with pytest.raises(HeadMoved):
+                    await gateway.writer.write(entry, items, fill=Fill(filled, mark))
         assert topic.head == 2
         await leader.publish({"k": "a", "v": 3})
         await eventually(lambda: topic.head == 3, "it is filled on")

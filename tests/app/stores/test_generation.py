@@ -57,6 +57,19 @@ def test_a_machine_that_goes_down_leaves_doubt_once(tmp_path: Path, machine: Pat
     assert epochs(opened(tmp_path)) == renewed
 
 
+def test_what_a_topic_was_filled_from_is_known_by_its_new_epoch(
+    tmp_path: Path, machine: Path
+) -> None:
+    with closing(filled(tmp_path)) as connection:
+        connection.execute("UPDATE topics SET epoch = 'e2' WHERE name = 'b'")
+        for topic, mark in ((1, "e2-17 write"), (2, "e21-17 write")):
+            connection.execute("INSERT INTO marks (topic, mark) VALUES (?, ?)", (topic, mark))
+    machine.write_text("second\n")
+    connection = opened(tmp_path)
+    marks = [mark for (mark,) in connection.execute("SELECT mark FROM marks ORDER BY topic")]
+    assert marks == [f"{epochs(connection)[1]}-17 write", "e21-17 write"]
+
+
 def test_a_good_end_leaves_no_doubt(tmp_path: Path, machine: Path) -> None:
     connection = filled(tmp_path)
     lives.record_close(connection)

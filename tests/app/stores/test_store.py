@@ -276,14 +276,18 @@ async def test_a_derived_topic_goes_from_mark_to_mark_once(store: Store) -> None
     await store.append("a", Publication([], NOW_MS, fill=Fill("", "m1")))
     asked = Publication([Message(b"1")], NOW_MS, fill=Fill("m1", "m2"))
     assert await store.append("a", asked) == Appended(1, 1)
-    assert (await store.append("a", asked)).duplicate
-    for since in ("", "m1"):
+    for fill in (Fill("m1", "m2"), Fill("m1", "late"), Fill("", "later")):
         with pytest.raises(HeadMoved):
-            await store.append("a", replace(asked, fill=Fill(since, "late")))
+            await store.append("a", replace(asked, fill=fill))
     assert await append(store, "a", [Message(b"2")]) == Appended(2, 2), "of no fill"
+    await store.put_topic(TopicRecord("a", TopicDefinition(description="d"), "e1"))
     assert await store.filled("a") == "m2"
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"), "m3")
+    assert await store.filled("a") == "m3"
     await store.put_topic(TopicRecord("a", PLAIN, "e2"))
     assert await store.filled("a") == "", "another topic of that name"
+    await store.put_topic(TopicRecord("b", PLAIN, "e1"), "m1")
+    assert await store.filled("b") == "m1"
 
 
 async def test_what_was_refused_has_left_nothing_behind(store: Store) -> None:

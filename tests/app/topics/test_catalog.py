@@ -25,10 +25,10 @@ class SlowStore(MemoryStore):
         self.asked = asyncio.Event()
         self.go_on = asyncio.Event()
 
-    async def put_topic(self, record: TopicRecord) -> None:
+    async def put_topic(self, record: TopicRecord, mark: str = "") -> None:
         self.asked.set()
         await self.go_on.wait()
-        await super().put_topic(record)
+        await super().put_topic(record, mark)
 
 
 def refused(code: str, pointer: str | None = None) -> pytest.RaisesExc[Refused]:

@@ -134,7 +134,8 @@ async def test_a_source_without_a_key_that_begins_again_takes_nothing_away(*, re
         await place.say("log", {"k": 1})
         await place.pass_time()
         journal = place.driver.engine.topic("log").journal.after(0)
-        kept = RestoredTopic(1, journal if retain else (), journal=journal)
+        former = {log.record.epoch: 1}
+        kept = RestoredTopic(1, journal if retain else (), journal=journal, former=former)
         place.catalog.renew(TopicRecord("log", log.document, "e2"), kept)
         await place.pass_time()
         await place.say("log", {"k": 2})
@@ -144,19 +145,21 @@ async def test_a_source_without_a_key_that_begins_again_takes_nothing_away(*, re
 
 @rule("topic-9")
 async def test_where_too_many_keys_wait_it_lacks_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.app.topics.derived.RETRY_S", 0)
     async with filled() as place:
         await place.put("log")
         await place.put("slow", source={"topic": "log", "interval": "1s"}, key=["/k"])
         await place.settled()
-        monkeypatch.setattr(place.driver.engine._registry, "_keys_max", 1_000)
-        await place.say("log", *({"k": number} for number in range(3_000)))
+        monkeypatch.setattr(place.driver.engine._registry, "_keys_max", 11_000)
+        await place.say("log", *({"k": number} for number in range(12_000)))
         await place.settled()
         await place.say("log", {"k": "a"})
         await place.pass_time()
         keys = [record_key for record_key, _ in place.journal("slow")]
-        assert keys == [*(f"[{number}]" for number in range(3_000)), '["a"]']
+        assert keys == [*(f"[{number}]" for number in range(12_000)), '["a"]']
 
 
+DELETED = RemovalReason.DELETED
 LOG = {"topic": "log", "interval": "1s"}
 
 
@@ -212,6 +215,117 @@ async def test_a_topic_without_records_is_told_those_of_its_source_once_in_piece
             place.catalog.start_filling()
         await place.settled()
         assert [record_key for record_key, _ in place.journal("slow")] == ["[0]", "[1]", "[2]"]
+
+
+@rule("topic-8", "topic-9")
+async def test_a_topic_without_records_is_told_values_and_no_removals() -> None:
+    """Nobody holds a record that could be removed."""
+    async with filled(source={**PX, "filter": "/v > 0"}, retain=False) as place:
+        await place.settled()
+        await place.say("px", {"k": 1, "v": 1}, {"k": 2, "v": 1})
+        await place.pass_time()
+        await place.writer.remove(place.catalog.get("px"), place.live("px")[:1], DELETED)
+        await place.say("px", {"k": 2, "v": 0})
+        await place.pass_time()
+        await place.say("px", {"k": 3, "v": 1})
+        await place.pass_time()
+        assert [record_key for record_key, _ in place.journal("slow")] == ["[1]", "[2]", "[3]"]
+
+
+@rule("topic-9")
+async def test_a_view_without_records_is_told_groups_whenever_it_begins() -> None:
+    shape = {"grouping": ["/g"], "projection": ["SUM(/v) AS /total"]}
+    async with filled(source={**PX, **shape}, retain=False) as place:
+        await place.settled()
+        for number in range(1, 3):
+            await place.say("px", {"k": number, "g": "a", "v": number})
+            await place.pass_time()
+            await place.derived_topics.aclose()
+            place.catalog.start_filling()
+            await place.settled()
+        values = [payload for _, payload in place.journal("slow")]
+        assert values == [b'{"g":"a","total":%d}' % total for total in (1, 1, 3, 3)]
+
+
+@rule("topic-9")
+async def test_a_source_in_an_unknown_epoch_is_filled_in_from_its_beginning() -> None:
+    """As after FLUSHALL: what is there has come since."""
+    async with filled() as place:
+        await place.put("log")
+        await place.put("slow", source=LOG, key=["/k"])
+        await place.say("log", {"k": 1})
+        await place.pass_time()
+        await place.derived_topics.aclose()
+        record = place.catalog.get("log").record
+        place.catalog.renew(TopicRecord("log", record.document, "e2"), RestoredTopic())
+        await place.store.put_topic(TopicRecord("log", record.document, "e2"))
+        await place.say("log", {"k": 2})
+        place.catalog.start_filling()
+        await place.pass_time()
+        assert [record_key for record_key, _ in place.journal("slow")] == ["[1]", "[2]"]
+
+
+@rule("topic-9")
+async def test_what_a_write_did_not_take_comes_again_also_the_first_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidegate.app.topics.derived.RETRY_S", 0)
+    store = ForgetfulStore()
+    async with filled(store) as place:
+        await place.put("log")
+        await place.put("slow", source=LOG, key=["/k"])
+        await place.settled()
+        await place.say("log", {"k": 1})
+        store.is_out = True
+        await place.pass_time()
+        await place.pass_time()
+        assert place.journal("slow") == [("[1]", b'{"k": 1}')]
+
+
+@rule("topic-9")
+async def test_a_place_is_kept_also_where_a_filter_lets_nothing_through(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tidegate.app.topics.derived.IDLE_S", 0.01)
+    async with filled() as place:
+        await place.put("log", history={"messages": 2})
+        await place.put("slow", source=LOG | {"filter": "/v > 0"}, key=["/k"])
+        await place.settled()
+        await place.say("log", *({"k": number, "v": 0} for number in range(5)))
+        await asyncio.sleep(0.05)
+        await place.derived_topics.aclose()
+        await place.say("log", {"k": 5, "v": 1})
+        place.catalog.start_filling()
+        await place.pass_time()
+        assert [record_key for record_key, _ in place.journal("slow")] == ["[5]"]
+    assert "lacks messages" not in caplog.text
+
+
+@rule("topic-16")
+async def test_a_gateway_that_does_not_lead_has_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.app.topics.derived.RETRY_S", 0.01)
+    async with filled(source=PX) as place:
+        place.driver.drop_topic("px")
+        await asyncio.sleep(0.05)
+        assert place.derived_topics.reasons == {"slow": "its source px is not served here"}
+        place.leadership.give_up()
+        await asyncio.sleep(0.05)
+        assert place.derived_topics.reasons == {}
+
+
+async def test_a_change_that_is_cancelled_leaves_the_topic_filled() -> None:
+    async with filled(source=PX) as place:
+        entry = place.catalog.get("slow")
+        async with entry.writing:  # the filler waits, and so does its end
+            deleting = asyncio.create_task(place.catalog.delete("slow"))
+            await place.settled()
+            deleting.cancel()
+            await place.settled()
+        with pytest.raises(asyncio.CancelledError):
+            await deleting
+        await place.say("px", {"k": 1})
+        await place.pass_time()
+        assert place.sow("slow") == [{"k": 1}]
 
 
 @rule("topic-9")
@@ -333,6 +447,7 @@ async def test_a_deleted_topic_leaves_its_source() -> None:
 @rule("topic-8")
 async def test_exempt_messages_come_through_one_by_one() -> None:
     async with filled(source=PX) as place:
+        await place.settled()
         entry = place.catalog.get("px")
         async with entry.writing:
             await place.writer.write(
@@ -429,9 +544,9 @@ class Refusing(MemoryStore):
 
     is_out = False
 
-    async def put_topic(self, record: TopicRecord) -> None:
+    async def put_topic(self, record: TopicRecord, mark: str = "") -> None:
         self._answer()
-        await super().put_topic(record)
+        await super().put_topic(record, mark)
 
     async def delete_topic(self, name: str) -> None:
         self._answer()

@@ -1,9 +1,12 @@
 """The recorded timeline: an interval by the messages' own times (rule resume-4)."""
 
+import pytest
+
 from tests.support.rules import rule
 from tidegate.conflation.frame import ROWS_AT_ONCE, Frame
 from tidegate.conflation.steps import finished
 from tidegate.conflation.subscription import FeedId, LaneId
+from tidegate.conflation.topics.feed import FORGOTTEN_AT
 from tidegate.conflation.topics.recorded import conflate_recorded
 from tidegate.keys.select import Select
 from tidegate.keys.spec import KeySpec
@@ -42,11 +45,15 @@ def test_nothing_recorded_is_nothing() -> None:
     assert conflated("", "batch") == conflated("", "key") == ""
 
 
-def test_a_recorded_interval_with_more_keys_than_a_batch_is_whole() -> None:
-    keys = range(ROWS_AT_ONCE + 1)
+@pytest.mark.parametrize("sow_spec", [KEY, KeySpec()])
+@pytest.mark.parametrize("count", [ROWS_AT_ONCE + 1, FORGOTTEN_AT + 1])
+def test_a_recorded_interval_with_more_keys_than_a_batch_is_whole(
+    sow_spec: KeySpec, count: int
+) -> None:
+    keys = range(count)
     frames = [Frame(at, b'{"k":"%d"}' % key, f'["{key}"]') for at, key in enumerate(keys, 1)]
-    rows = finished(conflate_recorded(frames, LaneId(FeedId(KEY), SECOND), KEY, "px"))
-    assert rows == frames
+    rows = finished(conflate_recorded(frames, LaneId(FeedId(KEY), SECOND), sow_spec, "px"))
+    assert [row.payload for row in rows] == [frame.payload for frame in frames]
 
 
 def test_the_fields_of_recorded_rows_are_selected_when_they_are_sent() -> None:
