@@ -52,8 +52,8 @@ from tidegate.keys.text.duration import MILLISECOND
 NAME = "source"
 TAKEN_BYTES_AT_ONCE = 1 << 20
 TAKEN_ROWS_AT_ONCE = 1_000
-WRITTEN_ROWS_MAX = 10_000
-WRITTEN_BYTES_MAX = 4 << 20
+WRITTEN_ROWS_MAX = 100_000
+WRITTEN_BYTES_MAX = 16 << 20
 """The most that is kept of a flush until its end tells the place that it reaches."""
 IDLE_S = 30.0
 """How often the place is stored where a filter lets no row through."""
