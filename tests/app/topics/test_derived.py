@@ -283,6 +283,35 @@ async def test_what_a_write_did_not_take_comes_again_also_the_first_time(
 
 
 @rule("topic-9")
+@pytest.mark.parametrize("written_rows_max", [100_000, 3_000])
+async def test_a_place_behind_a_flush_comes_with_its_last_row(
+    monkeypatch: pytest.MonkeyPatch, written_rows_max: int
+) -> None:
+    """A leader that ends before that leaves a place from which all of the flush comes."""
+    monkeypatch.setattr("tidegate.app.topics.derived.WRITTEN_ROWS_MAX", written_rows_max)
+    store = MemoryStore()
+    append, writes = store.append, list[tuple[int, str]]()
+
+    async def noted(topic: str, publication: Publication) -> Appended:
+        if publication.fill is not None and publication.items:
+            place = publication.fill.mark.partition(" ")[0]
+            writes.append((len(publication.items), place.rpartition("-")[2]))
+        return await append(topic, publication)
+
+    monkeypatch.setattr(store, "append", noted)
+    async with filled(store) as place:
+        await place.put("log")
+        await place.put("slow", source=LOG, key=["/k"])
+        await place.settled()
+        await place.say("log", *({"k": number} for number in range(12_000)))
+        await place.pass_time()
+        *pieces, last = writes
+        assert last[1] == "12000"
+        assert {at for _, at in pieces} == (set() if written_rows_max == 100_000 else {"0"})
+        assert sum(count for count, _ in writes) == 12_000
+
+
+@rule("topic-9")
 async def test_a_place_is_kept_also_where_a_filter_lets_nothing_through(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
