@@ -98,6 +98,7 @@ class Gateway:
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.catalog.filling.look_back_by(self.look_back)
         self.quotas = Quotas(self.settings, self.driver.now)
         self.checkpoints = Checkpoints(self.store, self.catalog, self.driver)
         self.audit_topic = EventTopic(AUDIT, self.catalog, self.writer)

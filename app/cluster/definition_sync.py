@@ -245,4 +245,4 @@ class DefinitionSync:
         self._append_waiters.notify(record.name)
         entry = self._catalog.served(record.name)
         if has_begun and entry is not None:  # after that: its filler may wait for what is lost
-            await self._catalog.filling.begin_again(entry)
+            self._catalog.filling.begin_again(entry)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 
 from tidegate.app.logs import event
@@ -40,8 +41,8 @@ def record_opening(connection: sqlite3.Connection, *, survives_power: bool) -> b
     # The same boot id means that only the process died, and the kernel kept its writes.
     is_doubtful = recorded_boot is not None and (recorded_boot[0] != boot or not boot)
     if is_doubtful:
-        for (topic,) in connection.execute("SELECT id FROM topics").fetchall():
-            renew_epoch(connection, topic)
+        topics = connection.execute("SELECT id, epoch FROM topics").fetchall()
+        _renew(connection, {epoch: (topic, new_epoch()) for topic, epoch in topics})
     connection.execute("DELETE FROM life")
     if not survives_power:
         connection.execute("INSERT INTO life VALUES (?)", (boot,))
@@ -57,13 +58,22 @@ def renew_epoch(connection: sqlite3.Connection, topic: int) -> str:
     """Give a topic a new epoch with all its data, and return the epoch."""
     epoch = new_epoch()
     [before] = connection.execute("SELECT epoch FROM topics WHERE id = ?", (topic,)).fetchone()
-    connection.execute("UPDATE topics SET epoch = ? WHERE id = ?", (epoch, topic))
-    # The file has what topics were filled from, so their places in this one are those in the other.
-    connection.execute(
-        "UPDATE marks SET mark = ? || substr(mark, ?) WHERE substr(mark, 1, ?) = ?",
-        (f"{epoch}-", len(before) + 2, len(before) + 1, f"{before}-"),
-    )
+    _renew(connection, {before: (topic, epoch)})
     return epoch
+
+
+def _renew(connection: sqlite3.Connection, renewed: Mapping[str, tuple[int, str]]) -> None:
+    """Give topics new epochs, by the epochs that they have."""
+    connection.executemany(
+        "UPDATE topics SET epoch = ? WHERE id = ?",
+        [(epoch, topic) for topic, epoch in renewed.values()],
+    )
+    # The file has what topics were filled from, so their places in one are those in the other.
+    for topic, mark in connection.execute("SELECT topic, mark FROM marks").fetchall():
+        before, _, rest = mark.partition("-")
+        if before in renewed:
+            mark = f"{renewed[before][1]}-{rest}"
+            connection.execute("UPDATE marks SET mark = ? WHERE topic = ?", (mark, topic))
 
 
 def record_close(connection: sqlite3.Connection) -> None:

@@ -390,7 +390,10 @@ class Catalog(TopicRegistry):
         try:
             stays = keeps_messages(unusable, document, has_messages=has_messages, is_used=is_used)
             epoch = unusable.epoch if stays else new_epoch()
-            await self._store.put_topic(TopicRecord(name, document, epoch))
+            source = document.gateway_source
+            is_filled = stays and source is not None and source.topic == unusable.source_topic
+            mark = "" if is_filled else await self.filling.first_mark(document)
+            await self._store.put_topic(TopicRecord(name, document, epoch), mark)
         except HeadMoved:  # another gateway has just taken one in
             keeps_messages(unusable, document, has_messages=True, is_used=is_used)
             raise

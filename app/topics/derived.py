@@ -11,9 +11,9 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tidegate.app.definitions.fields import TopicSource
@@ -55,6 +55,8 @@ TAKEN_ROWS_AT_ONCE = 1_000
 WRITTEN_ROWS_MAX = 100_000
 WRITTEN_BYTES_MAX = 16 << 20
 """The most that is kept of a flush until its end tells the place that it reaches."""
+BEGIN_AT_ONCE = 4
+"""The topics that read what the store has at a time: there may be thousands, and one store."""
 IDLE_S = 30.0
 """How often the place is stored where a filter lets no row through."""
 RETRY_S = 1.0
@@ -101,6 +103,49 @@ class Mark:
         return Mark(f"{place or self.place or '-'} {secrets.token_hex(8)}")
 
 
+async def _no_archive(topic: str) -> None:
+    """Do nothing: there is no archive to look into."""
+
+
+@dataclass(slots=True)
+class Beginnings:
+    """What the topics that begin share: their turns, and the archive of their sources."""
+
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(BEGIN_AT_ONCE))
+    look_back: Callable[[str], Awaitable[None]] = _no_archive
+
+
+@dataclass(slots=True)
+class Flush:
+    """Rows of a source on their way into a derived topic.
+
+    Attributes:
+        ready: rows to write, which take the topic to `place`; None for where it is.
+        held: rows of a flush of which the end is still to come.
+    """
+
+    ready: list[Item] = field(default_factory=list)
+    place: Bookmark | None = None
+    held: list[Item] = field(default_factory=list)
+    held_bytes: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True if more is held than one write should have."""
+        return len(self.held) > WRITTEN_ROWS_MAX or self.held_bytes > WRITTEN_BYTES_MAX
+
+    def add(self, items: Sequence[Item]) -> None:
+        """Add the next rows."""
+        self.held += items
+        self.held_bytes += sum(len(item.payload) for item in items)
+
+    def end(self, place: Bookmark | None) -> None:
+        """Let all rows be written; None if the place that they reach is not known."""
+        self.ready += self.held
+        self.held, self.held_bytes = [], 0
+        self.place = place or self.place
+
+
 class DerivedTopic:
     """Fills one topic from its source while this gateway is the leader, until it is stopped.
 
@@ -121,6 +166,7 @@ class DerivedTopic:
         leadership: Leadership,
         entry: CatalogTopic,
         session: str,
+        beginnings: Beginnings,
     ) -> None:
         self.reason = ""
         self._driver = driver
@@ -129,12 +175,16 @@ class DerivedTopic:
         self._leadership = leadership
         self._entry = entry
         self._session = session
+        self._beginnings = beginnings
         self._consumer: Consumer | None = None
         self._mark = Mark()
+        self._is_new = False
         self._goes_by_place = False
+        self._is_subscribed = False
         self._seen: set[str] | None = None
         self._stopped = False
-        self._task = asyncio.create_task(self._run(), name=f"fill {entry.record.name}")
+        task = asyncio.create_task(self._run(), name=f"fill {entry.record.name}")
+        self._task: asyncio.Task[None] | None = task
 
     def change(self, source: TopicSource) -> None:
         """Change interval, filter or projection of the same source; queued rows are kept.
@@ -142,15 +192,18 @@ class DerivedTopic:
         Raises:
             EngineError: the source cannot be asked this; all is as it was.
         """
-        if self._consumer is not None:  # otherwise it begins with these
+        if self._is_subscribed:  # otherwise it begins with these
             subscription = wanted(self._driver, source, self._entry.document)
             self._driver.change(self._session, NAME, subscription)
 
     async def stop(self) -> None:
         """Stop filling; a write that has begun ends first."""
         self._stopped = True
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        # A canceled task keeps the frames in which it was; with them it would be in a cycle.
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def _run(self) -> None:
         backoff = Backoff(RETRY_S)
@@ -159,16 +212,17 @@ class DerivedTopic:
                 self.reason = ""
             try:
                 await self._leadership.begins()
-                source = await self._begin()
+                async with self._beginnings.turns:
+                    source = await self._begin()
                 self.reason = ""
                 backoff.succeeded()
                 begun = self._mark
                 if not await self._fill(source):
                     return
                 if self._mark is begun:
-                    await backoff.pause()
+                    await asyncio.sleep(RETRY_S)
             except HeadMoved:  # another gateway was the leader, or the topic has lost something
-                await backoff.pause()
+                await asyncio.sleep(RETRY_S)
             except Exception as error:
                 self._note(error, backoff.level)
                 await backoff.pause()
@@ -191,11 +245,15 @@ class DerivedTopic:
         Compared with a part of a topic, records would be removed, or written again.
         """
         entry, engine = self._entry, self._driver.engine
+        wanted(self._driver, _source_of(entry), entry.document)  # before anything is written
+        self._consumer = self._driver.open(self._session)
         self._mark = Mark(await self._writer.filled(entry))
         # A write without rows: no earlier write can follow it, and all before it has come here.
         await self._write((), self._mark.place)
+        self._is_new = not engine.topic(entry.record.name).head
         source = _source_of(entry).topic
         await self._append_waiters.catch_up(source, engine.topic(source).epoch)
+        await self._beginnings.look_back(source)
         topic = engine.topic(source)
         start = self._start(topic)
         self._goes_by_place, self._seen = start is not None, None
@@ -204,11 +262,12 @@ class DerivedTopic:
             if engine.topic(source) is not topic:
                 raise HeadMoved
         subscription = wanted(self._driver, _source_of(entry), entry.document, start)
-        self._consumer = self._driver.open(self._session)
         self._driver.subscribe(self._session, NAME, subscription)
+        self._is_subscribed = True
         return topic
 
     def _end(self) -> None:
+        self._is_subscribed = False
         if self._consumer is not None:
             self._driver.close(self._session)
             self._consumer = None
@@ -225,6 +284,8 @@ class DerivedTopic:
             return found
         if has_records:
             return None
+        if place is None and not self._is_new:  # it was filled by a version without places
+            return source.bookmark(source.head)
         if place is not None:
             text = "%s lacks messages: the journal of its source does not reach back to %s"
             logger.error(text, self._entry.record.name, place)
@@ -234,56 +295,54 @@ class DerivedTopic:
     async def _fill(self, source: Topic) -> bool:
         """Write what the source sends, until it has to begin again; return False at the end."""
         assert self._consumer is not None, "it has begun"
-        held: list[Item] = []  # behind the last place that is known
-        held_bytes = 0
+        flush = Flush()
         while not self._stopped:
             outputs = self._consumer.take(TAKEN_BYTES_AT_ONCE)
-            if not outputs:
-                if not await self._consumer.wait(IDLE_S) and not await self._keep_up(source):
-                    return True
-                continue
-            ready: list[Item] = []
-            place: Bookmark | None = None
             for output in outputs:
                 if isinstance(output, Goodbye):
                     return output.reason is not CloseReason.SHUTDOWN
                 # It may have lost what it sent: what it has comes again.
                 if _begins_again(output) or self._source_topic() is not source:
                     return True
-                items = self._items(output)
-                held += items
-                held_bytes += sum(len(item.payload) for item in items)
-                if (reached := _reached(output)) is not None:
-                    ready, held, held_bytes, place = ready + held, [], 0, reached
-            is_full = len(held) > WRITTEN_ROWS_MAX or held_bytes > WRITTEN_BYTES_MAX
-            if is_full or not self._goes_by_place:
-                ready, held, held_bytes = ready + held, [], 0
-            if place is not None and not self._entry.document.retains:
-                self._goes_by_place = True  # the source's records have come
-            if not ready:
-                await asyncio.sleep(0)
-            elif not await self._written(ready, place, source):
+                flush.add(self._items(output))
+                if (reached := _reached(output)) not in (None, self._mark.place):
+                    flush.end(reached)
+            if flush.is_full or not self._goes_by_place:
+                flush.end(None)
+            is_known = flush.place is not None
+            if flush.ready and not await self._written(flush, source):
                 return True
+            if is_known and not self._entry.document.retains:
+                self._goes_by_place = True  # the source's records have come
+            if not outputs and not await self._rest(flush, source):
+                return True
+            await asyncio.sleep(0)
         return False
 
-    async def _keep_up(self, source: Topic) -> bool:
-        """Store the place of a topic to which nothing was sent; return False if it begins again.
+    async def _rest(self, flush: Flush, source: Topic) -> bool:
+        """Wait for the next rows; return False if the source began again.
 
-        The journal of its source goes on, and would no longer reach back to the place.
+        The last rows of a flush may have come ahead, and a filter may let none through while the
+        journal of the source goes on: then the session knows the place.
         """
-        if self._consumer is None or not self._goes_by_place:
-            return True
-        places = [place for _, place in self._consumer.caught_up()]
-        if not places or places[0] == self._mark.place:
-            return True
-        return await self._written((), places[0], source)
+        assert self._consumer is not None, "it has begun"
+        is_idle = not flush.held and not await self._consumer.wait(IDLE_S)
+        if self._goes_by_place and (flush.held or is_idle):
+            for _, place in self._consumer.caught_up():
+                if flush.held or place != self._mark.place:
+                    flush.end(place)
+                    return await self._written(flush, source)
+        if flush.held:
+            await self._consumer.wait(IDLE_S)
+        return True
 
-    async def _written(self, items: Sequence[Item], place: Bookmark | None, source: Topic) -> bool:
-        """Write items that take the topic to a place; return False if the source began again."""
+    async def _written(self, flush: Flush, source: Topic) -> bool:
+        """Write what is ready; return False if the source began again."""
         async with self._entry.writing:
             if self._source_topic() is not source:
                 return False
-            await self._write_here(items, place)
+            await self._write_here(flush.ready, flush.place)
+        flush.ready, flush.place = [], None
         return True
 
     async def _write(self, items: Sequence[Item], place: Bookmark | None) -> None:
@@ -327,7 +386,7 @@ class DerivedTopic:
             self._seen.update(frame.key for frame in frames)
         news = [frame for frame in frames if not _has(board, frame)]
         expiration_ns = topic.definition.expiration_ns
-        if expiration_ns is not None and board is not None and topic.head:
+        if expiration_ns is not None and board is not None and not self._is_new:
             since_ms = self._driver.wall_ms() - expiration_ns // MILLISECOND
             news = [it for it in news if it.timestamp_ms > since_ms or _is_there(board, it)]
         return [_item(frame) for frame in news]
@@ -357,7 +416,13 @@ class DerivedTopics:
         self._append_waiters = append_waiters
         self._leadership = leadership
         self._running: dict[str, DerivedTopic] = {}
+        self._beginnings = Beginnings()
+        self._ending: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
+
+    def look_back_by(self, look_back: Callable[[str], Awaitable[None]]) -> None:
+        """Call this before a place in a source is looked for: an archive may have it."""
+        self._beginnings.look_back = look_back
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -401,6 +466,7 @@ class DerivedTopics:
             self._leadership,
             entry,
             f"filler-{next(self._numbers)}",
+            self._beginnings,
         )
 
     async def stop(self, name: str) -> None:
@@ -413,13 +479,21 @@ class DerivedTopics:
         """Stop filling every topic."""
         for name in list(self._running):
             await self.stop(name)
+        if self._ending:
+            await asyncio.wait(self._ending)
 
-    async def begin_again(self, entry: CatalogTopic) -> None:
-        """Fill a topic that has lost messages from its source again."""
-        try:
-            await self.stop(entry.record.name)
-        finally:
-            self.start(entry)
+    def begin_again(self, entry: CatalogTopic) -> None:
+        """Fill a topic that has lost messages from its source again.
+
+        A write that has begun is not waited for: it may wait for the caller, and has no effect
+        behind the write with which the topic begins.
+        """
+        derived = self._running.pop(entry.record.name, None)
+        if derived is not None:
+            ending = asyncio.create_task(derived.stop(), name=f"end {entry.record.name}")
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+        self.start(entry)
 
     @asynccontextmanager
     async def refilled(self, known: CatalogTopic, document: TopicDefinition) -> AsyncIterator[None]:
@@ -435,7 +509,7 @@ class DerivedTopics:
                 if name in self._running:
                     self._running[name].change(new)
             except (EngineError, KeysError):  # it tells the reason, and tries again
-                await self.begin_again(known)
+                self.begin_again(known)
             return
         # Another source begins with its own records, and nothing may be written in between.
         async with self.unfilled(known):
@@ -495,7 +569,7 @@ def _source_of(entry: CatalogTopic) -> TopicSource:
 def _begins_again(output: Output) -> bool:
     """Return True if a source has begun again, or the subscription has ended."""
     if isinstance(output, Resumed):
-        return output.mode is not ResumeMode.REPLAY
+        return output.mode is not ResumeMode.REPLAY or output.not_found is not None
     return isinstance(output, Unsubscribed)
 
 

@@ -76,6 +76,7 @@ class Subscriber:
         history: how far a replay has got in the archive that supplies its backfill.
         catch_up: what its last lane had for it, or the rest of an answer too large for one take.
         change: the options it changes to, and when.
+        has_begun: something was sent to it by itself.
         watchers: traces.
     """
 
@@ -88,6 +89,7 @@ class Subscriber:
     change: PendingChange | None = None
     catch_up: RowCursor | None = None
     paused: bool = False
+    has_begun: bool = False
     watchers: tuple[Watcher, ...] = ()
 
     @classmethod
@@ -169,6 +171,7 @@ class Subscriber:
             outputs.append(self._rows(self._from_catch_up(self.catch_up, bytes_max, now)))
         elif (batch := self._from_lane(bytes_max, now, in_steps=in_steps)) is not None:
             outputs.append(self._rows(batch))
+        self.has_begun = self.has_begun or bool(outputs)
         for watcher in self.watchers:
             watcher.took(bytes_max, outputs, now)
         return outputs
@@ -262,13 +265,6 @@ class Subscriber:
         self.catch_up = RowCursor((), answer.low_water, build=answer.build, is_building=True)
 
     # --- What it will be sent
-
-    @property
-    def has_begun(self) -> bool:
-        """True unless it waits for its board, or for its backfill to be taken."""
-        if self.backfill is None:
-            return self.lane is not None
-        return self.backfill.has_begun
 
     @property
     def is_backfilled(self) -> bool:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.manual_driver import ManualDriver, make_frames
+from tests.conflation.sessions.test_history import Shelf
+from tests.support.manual_driver import ManualDriver, described, make_frames
 from tests.support.rules import rule
 from tidegate.conflation.errors import BookmarkExpired, TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
@@ -81,6 +82,20 @@ def test_a_reader_to_which_nothing_was_sent_yet_continues_after_its_id() -> None
     driver.publish("d1")
     restart(driver, "a1 b1", epoch="e3", e2=2, e1=2)
     assert driver.received()[0] == "resumed by snapshot, gap None"
+
+
+@rule("cluster-16")
+def test_a_reader_to_which_an_archive_has_sent_rows_is_told() -> None:
+    shelf = Shelf()
+    shelf.driver.subscribe("conflation=none", command="subscribe", resume="e1-5")
+    shelf.received()
+    shelf.bring(8)
+    shelf.publish("e9")  # the replay goes on with what came meanwhile
+    assert described(shelf.driver.engine.take("s", 1 << 20)) == ["a6 c7 d8"]
+    frames = shelf.frames[:7]
+    kept = RestoredTopic(7, frames, journal=frames, former={"e1": 7})
+    shelf.driver.engine.restart_topic("px", "e2", kept, shelf.driver.now, 0)
+    assert shelf.received()[0] == "resumed by snapshot, gap None"
 
 
 def test_a_restart_without_records_sends_an_empty_group() -> None:

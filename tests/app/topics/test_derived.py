@@ -12,11 +12,13 @@ import pytest
 from tests.support.clocks.manual import Clock
 from tests.support.place import Place
 from tests.support.rules import rule
+from tidegate.app.definitions.topic import Unusable
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.items import Message
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import Appended, Publication, Store, TopicRecord
-from tidegate.conflation.frame import RemovalReason, RestoredTopic
+from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic
+from tidegate.conflation.outputs import Output
 from tidegate.keys.text.duration import SECOND
 
 PX = {"topic": "px", "interval": "1s"}
@@ -312,6 +314,91 @@ async def test_a_place_behind_a_flush_comes_with_its_last_row(
 
 
 @rule("topic-9")
+async def test_rows_of_a_flush_whose_last_ones_came_ahead_are_filled_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("lanes.interval", "lanes.catch_up", "boards.board"):
+        monkeypatch.setattr(f"tidegate.conflation.{module}.ROWS_AT_ONCE", 4)
+    async with filled() as place:
+        await place.put("log")
+        await place.put("slow", source=LOG, key=["/k"])
+        await place.settled()
+        consumer = place.derived_topics._running["slow"]._consumer
+        assert consumer is not None
+        take, later = consumer.take, [91, 92, 93, 94, 5, 6, 7, 8]
+
+        def publishing_between(bytes_max: int) -> list[Output]:
+            outputs = take(bytes_max)
+            if outputs and later:
+                say_at_once(place, *later)
+                later.clear()
+            return outputs
+
+        monkeypatch.setattr(
+            type(consumer), "take", lambda _, bytes_max: publishing_between(bytes_max)
+        )
+        say_at_once(place, *range(1, 9))
+        await place.pass_time()
+        await place.pass_time()
+        keys = {record_key for record_key, _ in place.journal("slow")}
+        assert keys == {f"[{number}]" for number in (*range(1, 9), *range(91, 95))}
+        filled_to = await place.writer.filled(place.catalog.get("slow"))
+        assert filled_to.partition(" ")[0].endswith("-16")
+
+
+def say_at_once(place: Filled, *keys: int) -> None:
+    """Publish to the log without waiting for anything."""
+    topic = place.driver.engine.topic("log")
+    offsets = range(topic.head + 1, topic.head + 1 + len(keys))
+    frames = [Frame(at, b'{"k": %d}' % k) for at, k in zip(offsets, keys, strict=True)]
+    place.driver.engine.publish("log", frames, place.driver.now())
+    place.driver.dispatch()
+
+
+@rule("topic-9")
+async def test_a_topic_that_was_filled_without_places_goes_on_with_the_next_message() -> None:
+    async with filled() as place:
+        await place.put("log")
+        await place.put("slow", source=LOG, key=["/k"])
+        await place.say("log", {"k": 1})
+        await place.pass_time()
+        await place.derived_topics.aclose()
+        await place.store.put_topic(place.catalog.get("slow").record, "-")
+        place.catalog.start_filling()
+        await place.settled()
+        await place.say("log", {"k": 2})
+        await place.pass_time()
+        assert [record_key for record_key, _ in place.journal("slow")] == ["[1]", "[2]"]
+
+
+@rule("topic-9")
+async def test_a_topic_that_is_repaired_begins_with_the_next_message() -> None:
+    async with filled() as place:
+        await place.put("log")
+        await place.say("log", {"k": 1})
+        entry, _ = await place.put("slow", key=["/k"])
+        unusable = Unusable("slow", b'{"key":["/k"]}', entry.record.epoch, "No such merger.")
+        place.catalog.set_aside(unusable)
+        await place.put("slow", source=LOG, key=["/k"])
+        await place.say("log", {"k": 2})
+        await place.pass_time()
+        assert [record_key for record_key, _ in place.journal("slow")] == ["[2]"]
+
+
+@rule("topic-9", "removal-3")
+async def test_a_new_topic_with_an_expiration_begins_with_all_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with filled() as place:
+        await place.say("px", *({"k": number} for number in range(3_000)))
+        later_ms = place.driver.wall_ms() + 61_000
+        monkeypatch.setattr(place.driver, "wall_ms", lambda: later_ms)
+        await place.put("slow", source=PX, expiration="1m")
+        await place.settled()
+        assert place.driver.engine.topic("slow").head == 3_000
+
+
+@rule("topic-9")
 async def test_a_place_is_kept_also_where_a_filter_lets_nothing_through(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -525,7 +612,7 @@ async def test_what_has_expired_does_not_come_back_where_it_begins_again(
         later_ms = place.driver.wall_ms() + 61_000
         monkeypatch.setattr(place.driver, "wall_ms", lambda: later_ms)
         await place.say("px", {"k": 3, "v": 1})
-        await place.derived_topics.begin_again(entry)
+        place.derived_topics.begin_again(entry)
         await place.settled()
         assert place.journal("slow")[said:] == [("[1]", b"EXPIRED"), ("[3]", b'{"k": 3, "v": 1}')]
         assert place.live("slow")[0] == kept
