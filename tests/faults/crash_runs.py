@@ -21,7 +21,7 @@ from tests.faults.setups.waiting import happens
 from tests.support.deadlines import HANGS_S, LOOPS_S
 
 CATCH_UP_S_MAX = HANGS_S / 2  # shorter than a run may take: who never catches up is a finding
-SELDOM_S, LEEWAY_S = 1.0, 0.35  # the road and a busy machine have their part in what is seen
+SELDOM_S = 1.0
 WRITERS = [
     ("numbered", Sender.NUMBERED, Level.PERSISTED),
     ("keyed", Sender.KEYED, Level.PERSISTED),
@@ -161,7 +161,7 @@ class CrashRuns:
 
     def rate_findings(self) -> list[str]:
         """Where a key came oftener than its interval."""
-        return list(judge_rate(self._seldom, SELDOM_S, LEEWAY_S))
+        return list(judge_rate(self._seldom, SELDOM_S, self._ledgers[LONG]))
 
     def _close(self) -> None:
         for ledger in self._ledgers.values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.checks.ledger import Ident
+from tests.faults.checks.ledger import Ident, Ledger, Level, Request
 from tests.faults.checks.oracle import Entry
 from tests.faults.checks.subscriber import Seen, Subscriber, Visit, judge_rate, judge_visits
 
@@ -67,7 +67,7 @@ def test_an_epoch_may_continue_the_one_before(lost: int, wrong: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("times_s", "right"),
+    ("flushed_s", "right"),
     [
         ((0.0, 0.1, 1.1), True),  # the first is the end of a resume
         ((0.0, 0.1, 0.5), False),
@@ -75,7 +75,16 @@ def test_an_epoch_may_continue_the_one_before(lost: int, wrong: str) -> None:
         ((0.0, 0.5, 1.5, 1.6), False),
     ],
 )
-def test_a_key_that_comes_too_often_is_found(times_s: tuple[float, ...], right: bool) -> None:
-    subscriber = Subscriber("t", "conflation=1s")
-    subscriber.visits = [Visit("", [], [Seen("publish", "e", entry(1), at_s) for at_s in times_s])]
-    assert (not list(judge_rate(subscriber, 1.0, 0.2))) is right
+@pytest.mark.parametrize("late", [-1, 0, 1, 2])
+def test_a_key_that_comes_too_often_is_found(
+    flushed_s: tuple[float, ...], right: bool, late: int
+) -> None:
+    """A row that comes late makes the next neither too early nor right."""
+    ledger, subscriber = Ledger(), Subscriber("t", "conflation=1s")
+    rows = []
+    for number, at_s in enumerate(flushed_s):
+        ledger.note(Request("w", number, Level.PERSISTED, ("k",), False, at_s - 0.01))
+        came_at_s = at_s + (0.4 if number == late else 0.01)
+        rows.append(Seen("publish", "e", entry(number), came_at_s))
+    subscriber.visits = [Visit("", [], rows)]
+    assert (not list(judge_rate(subscriber, 1.0, ledger))) is right

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from tests.faults.checks.ledger import Ident
+from tests.faults.checks.ledger import Ident, Ledger
 from tests.faults.checks.oracle import Entry, World
 from tidegate.clients.replica import Replica
 from tidegate.clients.sse import Event, Parser
 
 AGAIN_S = 0.05
 SILENCE_S_MAX = 40.0
+CLOCKS_S = 0.02  # by which two processes may read the time differently
 
 
 class Seen(NamedTuple):
@@ -184,19 +185,26 @@ def ends_of_history(subscriber: Subscriber, epoch: str) -> dict[str, float]:
     return ends
 
 
-def judge_rate(subscriber: Subscriber, interval_s: float, leeway_s: float) -> Iterator[str]:
-    """Where a key came twice in less than an interval, some leeway for the road given.
+def judge_rate(subscriber: Subscriber, interval_s: float, ledger: Ledger) -> Iterator[str]:
+    """Where a key came twice in less than an interval, whatever the machine does meanwhile.
 
-    What a resume sends does not count, nor does the first flush after it.
+    A row left the gateway after its message was sent, and before it came: from when the message of
+    one was sent until the next came is never less than what lay between them. What a resume sends
+    does not count, nor does the first flush after it.
     """
+    sent_at_s = {(each.writer, each.sequence): each.sent_at_s for each in ledger.requests}
     for number, visit in enumerate(subscriber.visits):
-        last: dict[str, tuple[float, bool]] = {}
+        last: dict[str, float | None] = {}
         for row in (row for row in visit.rows if row.op != "snapshot"):
-            before_s, counts = last.get(row.entry.key, (0.0, False))
-            if counts and row.at_s - before_s < interval_s - leeway_s:
-                apart_s = row.at_s - before_s
-                yield f"visit {number}: {row.entry.key} came twice within {apart_s:.3f} s"
-            last[row.entry.key] = row.at_s, row.entry.key in last
+            name, ident = row.entry.key, row.entry.ident
+            since_s = last.get(name)
+            if since_s is not None and row.at_s - since_s < interval_s - CLOCKS_S:
+                apart_s = row.at_s - since_s
+                yield f"visit {number}: {name} came twice within {apart_s:.3f} s"
+            if ident is None or name not in last:
+                last[name] = None
+            else:
+                last[name] = sent_at_s[ident.writer, ident.sequence]
 
 
 def epoch_of(bookmark: str) -> str:
