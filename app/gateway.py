@@ -134,7 +134,7 @@ class Gateway:
             settings: every limit.
             store: keeps the messages; by default the one that the settings name.
             clock: monotonic ns, in step with the event loop's.
-            wall_ms: wall time in ms of the epoch.
+            wall_ms: wall time in ms of the epoch; on a bus, all go by that of Redis.
 
         Raises:
             SettingsInvalid: a merger that cannot be imported, an archive that cannot be read.
@@ -144,7 +144,7 @@ class Gateway:
         except MergersInvalid as error:
             raise SettingsInvalid(f"mergers: {error}") from None
         # A store that is given replaces the bus, too: tests give one.
-        bus = _bus(settings, mergers) if store is None else None
+        bus = _bus(settings, mergers, wall_ms) if store is None else None
         store = store or (_store(settings, mergers) if bus is None else bus.store)
         engine = Engine(
             sessions_max=settings.sessions_max,
@@ -153,7 +153,10 @@ class Gateway:
             in_steps=True,
         )
         limits = QueueLimits(settings.queue_messages_max, settings.queue_bytes_max)
-        driver = Driver(engine, limits, clock, wall_ms)
+        # Of gateways whose clocks differ, one would remove what another has just published.
+        driver = Driver(
+            engine, limits, clock, wall_ms if bus is None else bus.connection.clock.now_ms
+        )
         arrivals, leadership = AppendWaiters(driver), Leadership(held=bus is None)
         writer = Writer(store, driver, None if bus is None else arrivals)
         derived_topics = DerivedTopics(driver, writer, arrivals, leadership)
@@ -378,7 +381,7 @@ class Gateway:
         if self.peers is None or self.peers.has(session_id):
             return True
         sub = None if subject is None else subject.sub
-        began_ms, asked_ms = self.driver.wall_ms(), self.peers.membership.now_ms()
+        asked_ms = self.driver.wall_ms()
         for _ in range(BROUGHT_MAX):
             if not await self.peers.bring_here(session_id, number, sub, asked_ms):
                 return False
@@ -396,7 +399,7 @@ class Gateway:
                 session = self.sessions.get(session_id)
                 # The client may have given this request up for that of the present reader, which
                 # would be closed with REPLACED and not admitted again.
-                if session.reader is not None and session.attached_ms > began_ms:
+                if session.reader is not None and session.attached_ms > asked_ms:
                     break
                 return True
         raise Unavailable("Several readers ask for the session; try again.")
@@ -452,13 +455,13 @@ class Gateway:
                 await self.arrivals.wait_reached(topic, place.epoch, place.offset)
 
 
-def _bus(settings: Settings, mergers: Mergers) -> Cluster | None:
+def _bus(settings: Settings, mergers: Mergers, wall_ms: Callable[[], int]) -> Cluster | None:
     """Connect the bus that settings name; without one its modules are not loaded."""
     if settings.redis is None:
         return None
     from tidegate.app.cluster.cluster import Cluster
 
-    return Cluster(settings.redis, settings, mergers)
+    return Cluster(settings.redis, settings, mergers, wall_ms)
 
 
 def _archive(settings: Settings, catalog: Catalog, driver: Driver) -> Archive | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tidegate.app.cluster.connection import BusConnection
@@ -31,9 +31,11 @@ class Cluster:
         SettingsInvalid: the address or the prefix is malformed.
     """
 
-    def __init__(self, url: str, settings: Settings, mergers: Mergers) -> None:
+    def __init__(
+        self, url: str, settings: Settings, mergers: Mergers, wall_ms: Callable[[], int]
+    ) -> None:
         try:
-            self.connection = BusConnection(url, settings.redis_prefix)
+            self.connection = BusConnection(url, settings.redis_prefix, wall_ms)
         except ValueError as error:
             raise SettingsInvalid(f"redis: {error}") from None
         self.store = RedisStore(self.connection, settings, Definitions(self.connection, mergers))

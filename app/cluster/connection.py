@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from copy import copy
 from typing import Any, Self, TypeVar
@@ -23,6 +23,7 @@ from redis.exceptions import ReadOnlyError, RedisError
 from tidegate.app.cluster.redis_compat import reporting_lost_writes
 from tidegate.app.cluster.sentinel import is_sentinel_url, primary_pool
 from tidegate.app.refusals import Unavailable
+from tidegate.app.timers import wall_ms
 
 WRITER_CONNECTIONS_MAX = 16
 READER_CONNECTIONS_MAX = 8
@@ -45,20 +46,51 @@ StreamEntry = tuple[int, dict[bytes, bytes]]
 """One stream entry: the first part of its id, and its fields."""
 
 
+class BusClock:
+    """The time of Redis, which all gateways go by, as the clocks of their machines may differ.
+
+    A reply tells it to within half of the time that it took. So a later reply moves the clock only
+    if it shows that the clock is off: a slow reply does not.
+
+    Args:
+        wall_ms: the clock of this machine, in milliseconds of the epoch.
+    """
+
+    def __init__(self, wall_ms: Callable[[], int] = wall_ms) -> None:
+        self.wall_ms = wall_ms
+        self._offset_ms = 0
+
+    def now_ms(self) -> int:
+        """Return the time, in milliseconds of the epoch."""
+        return self.wall_ms() + self._offset_ms
+
+    def learn(self, redis_ms: int, asked_ms: int) -> None:
+        """Take the time of a reply that has just come; `asked_ms` is the `wall_ms` of asking."""
+        came_ms = self.wall_ms()
+        offset_ms = redis_ms - (asked_ms + came_ms) // 2
+        error_ms = (came_ms - asked_ms) // 2 + 1
+        if abs(offset_ms - self._offset_ms) > error_ms:
+            self._offset_ms = offset_ms
+
+
 class BusConnection:
     """Two clients of one Redis or Valkey (RESP2, bytes) and the names of the keys there.
 
     `writer` never retries. `reader` has no time limit of its own: wrap its calls in `with_timeout`.
+    `clock` has the time of the server, once `read_clock` or a heartbeat has read it.
     `foreign` describes, by key, data that no gateway wrote, as last seen. `place` is the address
     without its credentials.
     """
 
-    def __init__(self, url: str, prefix: str = "tidegate") -> None:
+    def __init__(
+        self, url: str, prefix: str = "tidegate", wall_ms: Callable[[], int] = wall_ms
+    ) -> None:
         """Build the clients without connecting.
 
         Args:
             url: `redis://`, `rediss://` or `unix://`, or that of Sentinels (see `primary_pool`).
             prefix: the start of every key name.
+            wall_ms: the clock of this machine, in milliseconds of the epoch.
 
         Raises:
             ValueError: the address or the prefix is malformed.
@@ -70,6 +102,7 @@ class BusConnection:
         self.place = url.partition("://")[2].rpartition("@")[2].partition("?")[0]
         self.writer = _client(url, WRITER_CONNECTIONS_MAX, reply_s_max=REPLY_S_MAX)
         self.reader = _client(url, READER_CONNECTIONS_MAX, reply_s_max=None)
+        self.clock = BusClock(wall_ms)
         self.foreign: dict[str, str] = {}
         self._scripts: dict[str, AsyncScript] = {}
 
@@ -77,6 +110,12 @@ class BusConnection:
         """Set the client name, without spaces, of every connection opened from now on."""
         for client in (self.writer, self.reader):
             client.connection_pool.connection_kwargs["client_name"] = name
+
+    async def read_clock(self) -> None:
+        """Read the time of the server."""
+        asked_ms = self.clock.wall_ms()
+        seconds, microseconds = await self.execute("TIME")
+        self.clock.learn(int(seconds) * 1_000 + int(microseconds) // 1_000, asked_ms)
 
     async def client_names(self) -> frozenset[str]:
         """Return the names of all client connections of the server, also of other programs."""

@@ -14,7 +14,7 @@ from tidegate.app.cluster.connection import BusConnection, translate_errors
 from tidegate.app.cluster.redis_compat import raise_if_cancelled
 from tidegate.app.cluster.scripts import ACQUIRE_LEASE, EXTEND_LEASE
 from tidegate.app.refusals import Refused
-from tidegate.app.timers import Backoff, wall_ms
+from tidegate.app.timers import Backoff
 
 _LEASE = "duties"  # of expiry, derived topics and clean-up, for all gateways
 
@@ -175,7 +175,6 @@ class Membership:
         # As of the last look: silent gateways without a connection, and their last heartbeats.
         self._unconnected: dict[str, bytes] = {}
         self._bus_ms = 0
-        self._clock_offset_ms = 0
         self._connected_since_s = float("inf")
         bus.set_client_name(_client_name(gateway))
 
@@ -183,10 +182,6 @@ class Membership:
     def others(self) -> list[str]:
         """Return the ids of the other gateways."""
         return sorted(self._members.keys() - {self.gateway})
-
-    def now_ms(self) -> int:
-        """Return the time of Redis, the clock that all gateways share."""
-        return wall_ms() + self._clock_offset_ms
 
     def is_connected_for(self, duration_s: float) -> bool:
         """Return whether every heartbeat of the last `duration_s` seconds succeeded.
@@ -216,7 +211,7 @@ class Membership:
         Raises:
             Refused: bus-unavailable.
         """
-        began_ms = wall_ms()
+        asked_ms = self._bus.clock.wall_ms()
         try:
             with translate_errors():
                 now_ms, is_new, members = await self._bus.run_script(
@@ -227,7 +222,7 @@ class Membership:
             raise
         self._connected_since_s = min(self._connected_since_s, _now_s())
         self._bus_ms = int(now_ms)
-        self._clock_offset_ms = self._bus_ms - (began_ms + wall_ms()) // 2
+        self._bus.clock.learn(self._bus_ms, asked_ms)
         pairs = zip(members[::2], members[1::2], strict=True)
         self._set_members({name.decode(): expires_ms for name, expires_ms in pairs})
         if is_new and self._has_joined and self.on_rejoined is not None:

@@ -90,7 +90,7 @@ class PeerMessages:
             Refused: bus-unavailable; the other gateway may have handled the request.
         """
         request_id = f"{self._membership.gateway}-{next(self._ids)}"
-        due_ms = self._membership.now_ms() + round(timeout_s * 1_000)
+        due_ms = self._bus.clock.now_ms() + round(timeout_s * 1_000)
         message = PeerMessage(request_id, self._membership.gateway, subject, body, due_ms)
         reply = self._pending[request_id] = asyncio.get_running_loop().create_future()
         try:
@@ -175,7 +175,7 @@ class PeerMessages:
         return True
 
     def _is_late(self, message: PeerMessage) -> bool:
-        return message.due_ms < self._membership.now_ms()
+        return message.due_ms < self._bus.clock.now_ms()
 
     async def _answer(self, message: PeerMessage) -> None:
         async with self._slots:

@@ -372,15 +372,10 @@ class Peers:
             return REPLACED
         # The client may have given the request up and come here: its reader would be sent away for
         # good, and nobody would take the session.
-        if session.reader is not None and asked_ms + CLOCKS_MS < self._attached_ms(session):
+        if session.reader is not None and asked_ms + CLOCKS_MS < session.attached_ms:
             return OLDER
         await asyncio.wait({self._start_hand_over(session)})
         return STORED
-
-    def _attached_ms(self, session: Session) -> int:
-        """Return when the session's reader came, by the clock of Redis."""
-        age_ms = self._sessions.context.driver.wall_ms() - session.attached_ms
-        return self.membership.now_ms() - age_ms
 
     def _start_hand_over(self, session: Session) -> asyncio.Task[None]:
         self._sessions.detach(session, GOODBYE_RETRY_MS)

@@ -162,6 +162,7 @@ class RedisStore:
         await check_server(
             self._connection, syncs_replicas=self._survives_power and self._replicas > 0
         )
+        await self._connection.read_clock()
         await self.check_settings()
         if self._settings_fault:
             raise StoreUnusable(self._settings_fault)

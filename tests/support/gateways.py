@@ -22,6 +22,7 @@ from tidegate.app.gateway import Gateway
 from tidegate.app.http.application import create_app
 from tidegate.app.http.server import Server
 from tidegate.app.settings.settings import Settings
+from tidegate.app.timers import wall_ms
 from tidegate.clients.sse import Event, Parser
 
 MANY = httpx2.Limits(max_connections=None)  # each open stream is a connection
@@ -197,8 +198,12 @@ async def client_of(
 
 @contextlib.asynccontextmanager
 async def running_gateway(**given: Any) -> AsyncIterator[Running]:
-    """A gateway on a free port, its settings as given; `tls`: what its client trusts."""
+    """A gateway on a free port, its settings as given.
+
+    `tls`: what its client trusts. `off_ms`: how far the clock of its machine is ahead.
+    """
     tls: ssl.SSLContext | None = given.pop("tls", None)
+    off_ms: int = given.pop("off_ms", 0)
     settings: Settings = edge_settings(**given)
     loop = asyncio.get_running_loop()
     if isinstance(loop, JumpingLoop):
@@ -206,7 +211,7 @@ async def running_gateway(**given: Any) -> AsyncIterator[Running]:
             loop.use_outside()
         app = create_app(settings, clock=loop.clock.read_ns, wall_ms=loop.clock.wall_ms)
     else:
-        app = create_app(settings)
+        app = create_app(settings, wall_ms=lambda: wall_ms() + off_ms)
     gateway: Gateway = app.state.gateway
     async with (
         running(app, settings, on_shutdown=gateway.say_goodbye) as server,

@@ -711,6 +711,30 @@ async def test_what_expires_is_removed_by_one_of_them(redis_bus: BusServer) -> N
         assert await other.sow() == []
 
 
+@rule("cluster-17")
+@pytest.mark.parametrize("off_s", [-9, 9])
+async def test_what_is_published_where_the_clock_is_wrong_expires_in_time(
+    redis_bus: BusServer, off_s: int
+) -> None:
+    given = {"redis": redis_bus.url, "redis_prefix": next(PREFIXES)}
+    async with contextlib.AsyncExitStack() as gone:
+        right = await gone.enter_async_context(running_gateway(**given))
+        async with running_gateway(**given, off_ms=off_s * 1_000) as wrong:
+            await right.topic(expiration="3s")
+            await has_topic(wrong)
+            published_ms = wall_ms()
+            await wrong.publish({"k": "a"})
+            await right.publish({"k": "b"})
+            topic = wrong.gateway.driver.engine.topic("px")
+            assert topic.sow is not None
+            stamps_ms = [it.timestamp_ms for it in topic.sow.board.live()]
+            assert all(abs(stamp_ms - published_ms) < 1_500 for stamp_ms in stamps_ms)
+            await gone.aclose()  # the next leader counts from the stamps
+            assert len(topic.sow.board) == 2 or wall_ms() - published_ms > 2_900
+            await eventually(lambda: topic.sow is not None and not len(topic.sow.board), "gone")
+            assert 2_900 < wall_ms() - published_ms < 9_000
+
+
 async def test_a_filled_topic_is_filled_by_one_and_when_that_goes_by_another(
     redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.app.cluster import membership as rolls
-from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.connection import BusClock, BusConnection
 from tidegate.app.cluster.membership import Lease, Membership, lease_key
 from tidegate.app.refusals import Refused
+from tidegate.app.timers import wall_ms
 from tidegate.app.topics.leadership import Leadership
 
 pytestmark = pytest.mark.redis
@@ -185,14 +186,30 @@ async def test_who_may_not_look_for_connections_waits(
     await bus.execute("ACL DELUSER", "blind")
 
 
-async def test_all_go_by_the_bus_s_clock(
-    bus: BusConnection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    roll = Membership(bus, "one")
-    right = roll.now_ms()
-    monkeypatch.setattr(rolls, "wall_ms", lambda: 1_000)
-    await roll.heartbeat()
-    assert abs(roll.now_ms() - right) < 5_000
+@pytest.mark.parametrize("off_s", [-3_600, -9, 9, 3_600])
+async def test_all_go_by_the_bus_s_clock(redis_url: str, off_s: int) -> None:
+    theirs = BusConnection(redis_url, "roll-test", lambda: wall_ms() + off_s * 1_000)
+    await theirs.read_clock()
+    assert abs(theirs.clock.now_ms() - wall_ms()) < 5_000
+    steps = BusConnection(redis_url, "roll-test", lambda: next(machine_ms))
+    machine_ms = iter([0, 0, 0])
+    await Membership(steps, "one").heartbeat()
+    assert abs(steps.clock.now_ms() - wall_ms()) < 5_000
+    await theirs.aclose()
+    await steps.aclose()
+
+
+def test_a_slow_reply_does_not_move_the_clock() -> None:
+    machine_ms = [1_000]
+    clock = BusClock(lambda: machine_ms[0])
+    clock.learn(51_000, asked_ms=998)
+    assert clock.now_ms() == 51_001
+    machine_ms[0] = 9_000  # a reply that took 6 s, of which the way back took nothing
+    clock.learn(59_001, asked_ms=3_000)
+    assert clock.now_ms() == 59_001
+    machine_ms[0] = 100_000  # the clock of this machine was set
+    clock.learn(60_000, asked_ms=99_998)
+    assert clock.now_ms() == 60_001
 
 
 async def test_without_a_bus_what_was_known_holds() -> None:

@@ -83,7 +83,7 @@ async def test_a_question_is_answered(bus: BusConnection) -> None:
 @rule("cluster-10")
 async def test_a_letter_that_comes_twice_is_heeded_once(bus: BusConnection) -> None:
     async with gateways(bus, "one", "two") as (one, two):
-        letter = PeerMessage("x-1", "one", "echo", b"once", two.roll.now_ms() + 60_000)
+        letter = PeerMessage("x-1", "one", "echo", b"once", two.bus.clock.now_ms() + 60_000)
         await two.put(letter)
         await two.put(letter)
         assert await one.post.request("two", "echo", b"then") == b"<then>"
@@ -110,8 +110,9 @@ async def test_a_letter_whose_fate_is_unknown_is_sent_again(
 
 async def test_whose_time_is_up_is_not_heeded(bus: BusConnection) -> None:
     async with gateways(bus, "one", "two") as (one, two):
-        await two.put(PeerMessage("x-1", "one", "echo", b"late", two.roll.now_ms() - 1))
-        await two.put(PeerMessage("x-2", "one", "nothing", b"unknown", two.roll.now_ms() + 60_000))
+        due_ms = bus.clock.now_ms() + 60_000
+        await two.put(PeerMessage("x-1", "one", "echo", b"late", bus.clock.now_ms() - 1))
+        await two.put(PeerMessage("x-2", "one", "nothing", b"unknown", due_ms))
         await bus.execute("RPUSH", bus.shared_key("inbox", "two"), b"\xc1")
         assert await one.post.request("two", "echo", b"then") == b"<then>"
         assert two.asked == [b"then"]
@@ -151,8 +152,8 @@ async def test_no_more_is_answered_at_once_than_may_be(
             await one.post.request("two", "echo", b"second", timeout_s=0.1)
         # The clock of the sender names the moment; that of the receiver may differ from it by half
         # a round trip to Redis.
-        late_ms = one.roll.now_ms()
-        while two.roll.now_ms() <= late_ms:
+        late_ms = one.bus.clock.now_ms()
+        while two.bus.clock.now_ms() <= late_ms:
             await asyncio.sleep(0)
         two.hold.set()
         assert await first == b"<first>"

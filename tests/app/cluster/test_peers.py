@@ -78,7 +78,7 @@ async def node(redis_url: str, prefix: str, **given: Any) -> AsyncIterator[Node]
 async def brought(
     node: Node, session: Session, number: int | None = None, sub: str | None = None
 ) -> bool:
-    asked_ms = node.peers.membership.now_ms()
+    asked_ms = node.gateway.driver.wall_ms()
     return await node.peers.bring_here(session.id, number, sub, asked_ms)
 
 
@@ -108,7 +108,7 @@ async def test_what_is_nowhere_is_answered_here(redis_url: str, name: str) -> No
     async with nodes(redis_url) as (one, two):
         session = name.format(own=one.gateway.id, other=two.gateway.id)
         assert await one.asks(session) is None
-        assert await one.peers.bring_here(session, None, None, one.peers.membership.now_ms())
+        assert await one.peers.bring_here(session, None, None, one.gateway.driver.wall_ms())
         assert session not in one.gateway.sessions
         assert not await one.peers.is_elsewhere("s1")
 
@@ -172,10 +172,10 @@ async def test_a_request_from_before_the_present_reader_takes_no_session(
     """Its client gave it up at a gateway that is slow, and came back here."""
     async with nodes(redis_url) as (one, two):
         session = one.kept(limits=None)
-        membership = two.peers.membership
-        asked_ms = membership.now_ms() - 1_000
+        driver = two.gateway.driver
+        asked_ms = driver.wall_ms() - 1_000
         reader, _ = one.read(session)
-        monkeypatch.setattr(membership, "now_ms", lambda: asked_ms)
+        monkeypatch.setattr(driver, "wall_ms", lambda: asked_ms)
         with pytest.raises(Refused, match="bus-unavailable"):
             await brought(two, session)
         assert one.told(reader) == []

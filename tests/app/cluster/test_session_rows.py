@@ -18,6 +18,7 @@ from tidegate.app.cluster import session_locations as module
 from tidegate.app.cluster.peers import Peers
 from tidegate.app.cluster.session_locations import SessionRowCleanup
 from tidegate.app.refusals import Unavailable
+from tidegate.app.timers import wall_ms
 from tidegate.app.topics.system_topics import SESSIONS
 
 pytestmark = [pytest.mark.redis, rule("session-7")]
@@ -71,7 +72,7 @@ async def test_rows_go_with_the_gateway_that_alone_has_their_sessions(
     async with gateways(redis_bus) as (stays, dies):
         peers, places = peers_of(stays), peers_of(dies).locations
         here, moved, parked, lost = [await opened(it) for it in (stays, dies, dies, dies)]
-        assert await peers.bring_here(moved, None, None, peers.membership.now_ms())
+        assert await peers.bring_here(moved, None, None, wall_ms())
         await eventually(lambda: shown(stays) == {here, moved, parked, lost}, "all are listed")
         await cleanup_of(stays).clear_dead()
         assert shown(stays) == {here, moved, parked, lost}, "both gateways are there"
@@ -150,7 +151,7 @@ async def test_a_row_goes_whose_session_ended_where_its_row_could_not_be_written
         await eventually(lambda: shown(left) == {moved, parked, here}, "all are listed")
         # What the next gateway tells of the session is not written: it cannot reach Redis.
         monkeypatch.setattr(ended.gateway.session_events, "note", lambda *_: None)
-        assert await peers.bring_here(moved, None, None, peers.membership.now_ms())
+        assert await peers.bring_here(moved, None, None, wall_ms())
         await cleanup_of(left).clear_own()
         assert shown(left) == {moved, parked, here}, "another gateway has it"
         await leaves(ended)
