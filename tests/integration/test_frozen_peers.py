@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
+from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.wire import Wire, connected, request
 from tidegate.app.http.protocol import GatewayProtocol
@@ -84,8 +85,12 @@ async def test_a_frozen_stream_swallows_little_before_it_is_known_as_slow(size_b
         await running.topic()
         async with running.frozen("conflation=none", query="&command=subscribe"):
             connection = stream_connection(running)
-            while not (await is_stuck(connection) and connection.write_buffer_bytes):
-                await running.publish({"k": 1, "pad": "x" * size_bytes})
+            async with asyncio.timeout(HANGS_S):
+                while not await is_stuck(connection):
+                    await running.publish({"k": 1, "pad": "x" * size_bytes})
+                # Its window stays shut: to look each time takes longer than it may be silent.
+                while not connection.write_buffer_bytes:
+                    await running.publish({"k": 1, "pad": "x" * size_bytes})
             assert connection.taken_mark + connection.unsent_bytes < SWALLOWED_BYTES_MAX
 
 
@@ -137,9 +142,10 @@ async def is_stuck(connection: Connection) -> bool:
 
 async def fill(connection: Connection, publish: Callable[[], Awaitable[object]]) -> None:
     """Publish until the peer's window is shut; between two times every lane is flushed."""
-    while not await is_stuck(connection):
-        await publish()
-        await asyncio.sleep(FLUSHED_S)
+    async with asyncio.timeout(HANGS_S):
+        while not await is_stuck(connection):
+            await publish()
+            await asyncio.sleep(FLUSHED_S)
 
 
 def protocols(running: Running) -> list[Any]:
