@@ -16,7 +16,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.campaign.cluster import BRIEF, GATEWAYS, KEPT, TOPICS, Cluster, NeverHealed, cluster
+from tests.campaign.cluster import (
+    BRIEF,
+    GATEWAYS,
+    KEPT,
+    SAMPLE_S,
+    TOPICS,
+    Cluster,
+    NeverHealed,
+    cluster,
+)
 from tests.campaign.definer import Definer
 from tests.campaign.faults import Faults
 from tests.campaign.held import Held, definitions, held, replayed
@@ -33,7 +42,6 @@ RATE_PER_S = 3.0
 REST_S_MAX, REST_LOOK_S = 90.0, 0.3
 START_S_MAX = 180.0
 END_S_MAX = 900.0
-SAMPLE_S = 0.5
 WRITERS = {
     KEPT: (
         Mark.KEYED,
@@ -177,7 +185,8 @@ class Campaign:
         self.result.faults, self.result.notes = faults.counts, faults.notes
         until, rest = asyncio.Event(), asyncio.Event()
         readers = [reader.read(found.clients) for reader in self._readers]
-        async with _running(*readers, self._watch(found, faults)):
+        watching = [found.watch_readiness(at) for at in range(GATEWAYS)]
+        async with _running(*readers, *watching, self._watch(found, faults)):
             working = [
                 *(writer.write(found.clients, rest) for writer in self._writers),
                 *(definer.define(found.clients, rest) for definer in self._definers),
@@ -231,7 +240,9 @@ class Campaign:
             lineage = found.lineages[topic]
             for each in warm:
                 lineage.note(each.head.epoch, dict(each.continues))
-            case = Case(topic, self._ledger, lineage, faults.losses, warm[0], faults.deaths)
+            case = Case(
+                topic, self._ledger, lineage, faults.losses, warm[0], faults.deaths, found.unready
+            )
             for finding in judge_topic(case):
                 self._found(finding)
             await self._judge_readers(topic, case)

@@ -19,6 +19,7 @@ from tests.faults.setups.children import GatewayChild
 from tests.faults.setups.gateway import redis_binary
 from tests.faults.setups.waiting import happens
 from tests.support.network.fault_proxy import FaultProxy, fault_proxy
+from tidegate.app.cluster.redis_compat import raise_if_cancelled
 
 GATEWAYS = 3
 KEPT, BRIEF = "kept", "brief"
@@ -29,6 +30,7 @@ HEARTBEAT = "1s"
 HEALED_S_MAX = 120.0
 FOLLOWS_S_MAX = 20.0
 READY_S_MAX = 1.0
+SAMPLE_S = 0.5
 
 
 class NeverHealed(Exception):
@@ -44,6 +46,7 @@ class Cluster:
         links: the gateways' proxies, in their order.
         replication: the replica's proxy to the primary.
         lineages: of each topic, all that was ever seen of its epochs.
+        unready: of each gateway, from when to when it said that it was not ready.
     """
 
     folder: Path
@@ -55,6 +58,9 @@ class Cluster:
     clients: list[httpx2.AsyncClient]
     primary_at: int = 0
     lineages: dict[str, Lineage] = field(default_factory=dict)
+    unready: list[list[tuple[float, float]]] = field(
+        default_factory=lambda: [[] for _ in range(GATEWAYS)]
+    )
 
     @property
     def primary(self) -> Node:
@@ -100,6 +106,19 @@ class Cluster:
         except httpx2.HTTPError as error:
             return f"/readyz is not answered: {type(error).__name__}"
         return "" if answer.is_success else str(answer.json()["detail"])
+
+    async def watch_readiness(self, at: int) -> None:
+        """Note when a gateway is not ready, until cancelled."""
+        since_s: float | None = None
+        while True:
+            raise_if_cancelled()
+            asked_at_s = time.monotonic()
+            if await self.why_unready(at):
+                since_s = since_s or asked_at_s
+            elif since_s is not None:
+                self.unready[at].append((since_s, time.monotonic()))
+                since_s = None
+            await asyncio.sleep(SAMPLE_S)
 
     async def define(self) -> None:
         """Make the topics."""

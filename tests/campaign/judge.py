@@ -99,6 +99,7 @@ class Case:
     losses: Sequence[Loss]
     held: Held
     deaths: Sequence[tuple[float, float]] = ()
+    unready: Sequence[Sequence[tuple[float, float]]] = ()
 
     def has(self, position: Position) -> bool:
         """Return whether a position is of the history that there is now."""

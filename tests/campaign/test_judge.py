@@ -261,6 +261,16 @@ def test_a_running_stream_may_begin_anew_where_redis_has_died() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("until_s", "found"), [(20.0, set()), (5.0, {Kind.RESET})], ids=["not ready", "ready"]
+)
+def test_a_gateway_learns_of_a_loss_while_it_is_not_ready(until_s: float, found: set[Kind]) -> None:
+    """On a busy machine it takes longer than any constant."""
+    given = replace(case(LINE, LINE_JOURNAL), deaths=[(0.0, 1.0)], unready=[[(0.5, until_s)]])
+    late = replace(saw(What.RESUMED, "e-1", mode="snapshot"), at_s=20.5)
+    assert {each.kind for each in judge_reader(reader(VISIT, FIRST, late), given)} == found
+
+
 def test_a_reader_who_saw_what_is_gone_is_told() -> None:
     given = case(LINE[:2], LINE_JOURNAL[:2], epochs="f", former="e:1")
     silent = reader(VISIT, FIRST, saw(What.ROW, "e-2", 9), saw(What.ROW, "f-2", 2))

@@ -14,6 +14,8 @@ from tests.campaign.reader import Reader, Return, Seen, What, digest_of
 
 SETTLED_S = 15.0
 """How long after a failover a gateway may not know of it."""
+KNOWN_S = 1.0
+"""How long after it is ready again a reader may be sent what it did before."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +36,7 @@ class Testimony:
     held: Held
     losses: Sequence[Loss]
     deaths: Sequence[tuple[float, float]] = ()
+    unready: Sequence[Sequence[tuple[float, float]]] = ()
     entries: Mapping[int, Entry] = field(init=False)
     frontier: Position | None = None
     versions: dict[str, Position] = field(default_factory=dict)
@@ -95,10 +98,20 @@ class Testimony:
         # A gateway that has read more than is left begins anew, with the readers that it has.
         outages += () if has_arrived else self.deaths
         if is_there and not any(
-            began_at_s - 1 < seen.at_s < ended_at_s + SETTLED_S
+            began_at_s - 1 < seen.at_s < self._settled_at_s(seen.gateway, ended_at_s)
             for began_at_s, ended_at_s in outages
         ):
             yield self._finding(Kind.RESET, f"a snapshot after {seen.at}", seen)
+
+    def _settled_at_s(self, gateway: int, ended_at_s: float) -> float:
+        """Return when a gateway knows at the latest what a Redis that is back has.
+
+        Where it is not ready meanwhile, as on a busy machine, that is when it is ready again.
+        """
+        settled_at_s = ended_at_s + SETTLED_S
+        spans = self.unready[gateway] if self.unready else ()
+        ready_at_s = (until_s + KNOWN_S for since_s, until_s in spans if since_s < settled_at_s)
+        return max([settled_at_s, *ready_at_s])
 
     def _row(self, seen: Seen) -> Iterator[Finding]:
         yield from self._announced(seen)
@@ -169,7 +182,9 @@ class Testimony:
 
 def judge_reader(reader: Reader, case: Case) -> Iterator[Finding]:
     """Yield what is wrong with what a reader was sent."""
-    yield from Testimony(reader, case.lineage, case.held, case.losses, case.deaths).findings()
+    yield from Testimony(
+        reader, case.lineage, case.held, case.losses, case.deaths, case.unready
+    ).findings()
 
 
 def judge_positions(topic: str, ledger: Ledger, readers: Sequence[Reader]) -> Iterator[Finding]:
