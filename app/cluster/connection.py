@@ -56,7 +56,7 @@ class BusClock:
         wall_ms: the clock of this machine, in milliseconds of the epoch.
     """
 
-    def __init__(self, wall_ms: Callable[[], int] = wall_ms) -> None:
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
         self.wall_ms = wall_ms
         self._offset_ms = 0
 

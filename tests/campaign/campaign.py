@@ -185,7 +185,7 @@ class Campaign:
         self.result.faults, self.result.notes = faults.counts, faults.notes
         until, rest = asyncio.Event(), asyncio.Event()
         readers = [reader.read(found.clients) for reader in self._readers]
-        watching = [found.watch_readiness(at) for at in range(GATEWAYS)]
+        watching = [found.watch_readiness(at, faults.notes) for at in range(GATEWAYS)]
         async with _running(*readers, *watching, self._watch(found, faults)):
             working = [
                 *(writer.write(found.clients, rest) for writer in self._writers),
@@ -225,9 +225,6 @@ class Campaign:
                     f"{since_s:.0f} s: {sums['messages acknowledged']} messages acknowledged, "
                     f"{rows} rows read; {struck}"
                 )
-                for at in range(GATEWAYS):
-                    if reason := await found.why_unready(at):
-                        faults.notes.append((time.monotonic(), f"gateway {at}: {reason}"))
             await asyncio.sleep(SAMPLE_S)
 
     # What there is in the end

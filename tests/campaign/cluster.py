@@ -107,17 +107,19 @@ class Cluster:
             return f"/readyz is not answered: {type(error).__name__}"
         return "" if answer.is_success else str(answer.json()["detail"])
 
-    async def watch_readiness(self, at: int) -> None:
-        """Note when a gateway is not ready, until cancelled."""
-        since_s: float | None = None
+    async def watch_readiness(self, at: int, notes: list[tuple[float, str]]) -> None:
+        """Note when a gateway is not ready, and why, until cancelled."""
+        since_s, why = 0.0, ""
         while True:
             raise_if_cancelled()
-            asked_at_s = time.monotonic()
-            if await self.why_unready(at):
-                since_s = since_s or asked_at_s
-            elif since_s is not None:
+            asked_at_s, before = time.monotonic(), why
+            why = await self.why_unready(at)
+            if why and not before:
+                since_s = asked_at_s
+            if before and not why:
                 self.unready[at].append((since_s, time.monotonic()))
-                since_s = None
+            if why != before:
+                notes.append((asked_at_s, f"gateway {at}: {why or 'it is ready'}"))
             await asyncio.sleep(SAMPLE_S)
 
     async def define(self) -> None:
