@@ -47,7 +47,7 @@ def test_a_decimal_is_a_number_with_its_digits(kind: Any, digits: str) -> None:
 
 
 def test_numbers_and_texts_of_numpy_are_those_of_python() -> None:
-    numpy = pytest.importorskip("numpy")
+    numpy = pytest.importorskip("numpy", reason="an extra, which is not installed")
     given = {
         "text": numpy.str_("IBM"),
         "whole": numpy.int64(2**63 - 1),
@@ -66,7 +66,7 @@ def test_numbers_and_texts_of_numpy_are_those_of_python() -> None:
 
 
 def test_times_of_pandas_are_texts_and_none_is_null() -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = pytest.importorskip("pandas", reason="an extra, which is not installed")
     at = pandas.Timestamp("2026-11-21T21:00:00.123456789Z")
     assert json_text({"at": at, "none": pandas.NaT}) == (
         b'{"at":"2026-11-21T21:00:00.123456789+00:00","none":null}'

@@ -11,6 +11,7 @@ from tests.support.rules import rule
 from tidegate.app.names import TopicPattern
 from tidegate.app.streams import decisions
 from tidegate.app.streams.decisions import decided_in_turns, granted_to
+from tidegate.app.streams.subscribe_request import RequestedSubscription
 from tidegate.app.streams.subscriptions import SessionSubscription, changed, changes_rows, granted
 from tidegate.conflation.errors import BookmarkExpired
 
@@ -26,7 +27,7 @@ CHANGES = [
 ]  # fmt: skip
 
 
-def decided(here: Room, options: str, **values: str):  # type: ignore[no-untyped-def]  # Decided
+def decided(here: Room, options: str, **values: str) -> RequestedSubscription:
     return granted_to(here.gateway.sessions.context, "px", here.request(options, **values))
 
 
