@@ -759,6 +759,8 @@ async def test_a_filled_topic_is_filled_by_one_and_when_that_goes_by_another(
         await lease.step()
         await eventually(lambda: goes.gateway.leadership.is_held, "it has taken over")
         assert not stays.gateway.leadership.is_held
+        both = [it.gateway.driver.engine.topic("slow") for it in (stays, goes)]
+        await eventually(lambda: both[0].head == both[1].head, "it has read what the other has")
         async with stays.subscribe("conflation=none", topic="slow") as stream:
             await stream.until("group_end")
             await stays.publish({"k": "a", "v": 5})
